@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from rmqlite.extras import check_extra
@@ -14,11 +15,18 @@ from rmqlite.features.cluster.addresses import with_own_address
 from rmqlite.features.cluster.link import Connecting
 from rmqlite.features.cluster.registration import Registering
 from rmqlite.features.every import features
+from rmqlite.features.standby.copied_store import CopiedStore
+from rmqlite.features.standby.feature import FEATURE as STANDBY
+from rmqlite.features.standby.role import SLAVE, in_role
+from rmqlite.features.standby.tails import cut_tail
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.process.protocol_server import ProtocolServer
-from rmqlite.kernel.process.serve import Assembly, Ready
+from rmqlite.kernel.process.protocol_server import Neighbours, ProtocolServer
+from rmqlite.kernel.process.serve import EXIT_AGAIN, Assembly, Ready
 from rmqlite.kernel.process.serve import serve as serve_assembly
 from rmqlite.kernel.service.access import Access
+from rmqlite.kernel.service.part import ServiceParts
+from rmqlite.kernel.service.service import Loops, Service
+from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.clock import SystemClock
 from rmqlite.protocols.grpc_server import GrpcServer, in_short_lines
 from rmqlite.protocols.metrics import MetricsServer
@@ -36,8 +44,17 @@ def serve(
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; return the exit code, as the kernel's serve() does."""
     logging.getLogger("rmqlite").setLevel(logging.INFO)
+    code, clock = EXIT_AGAIN, clock or SystemClock()
     with in_short_lines():
-        return serve_assembly(assembled(config, clock or SystemClock()), on_ready, reload)
+        while code == EXIT_AGAIN:
+            role = in_role(config)
+            cut_tail(role)
+            code = serve_assembly(assembled(role, clock), on_ready, reload)
+    return code
+
+
+def _no_loops(_parts: ServiceParts, _service: Service) -> Loops:
+    return {}
 
 
 def assembled(config: BrokerConfig, clock: SystemClock) -> Assembly:
@@ -58,14 +75,19 @@ def assembled(config: BrokerConfig, clock: SystemClock) -> Assembly:
         ports.append(MetricsServer(config, keys))
     if config.web_port:
         ports.append(web_server(config, keys))
+    is_standby, made = config.broker_role == SLAVE, features()
+    if is_standby:
+        # The others know the store, and do nothing by themselves.
+        made = tuple(each if each is STANDBY else replace(each, loops=_no_loops) for each in made)
     return Assembly(
         config=config,
         ports=ports,
-        features=features(),
+        features=made,
         access=access,
         limits=limits_of(config),
         watched=watched,
-        neighbours=Registering(Connecting(config, access)),
+        neighbours=Neighbours() if is_standby else Registering(Connecting(config, access)),
         open_ports=open_ports(config),
         clock=clock,
+        store=CopiedStore if is_standby else MessageStore,
     )

@@ -30,6 +30,7 @@ from rmqlite.cli import (
     levels,
     message,
     send,
+    standby,
     status,
     tls,
     topic,
@@ -188,6 +189,7 @@ app.add_typer(dlq_app, name="dlq")
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(levels.app, name="levels")
+app.add_typer(standby.app, name="standby")
 app.add_typer(job.app, name="job")
 app.add_typer(store_app, name="store")
 app.add_typer(pipeline_app, name="pipeline")

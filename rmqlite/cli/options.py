@@ -42,7 +42,8 @@ Endpoint = Annotated[
     str,
     option(
         "--endpoint -e HOST:PORT",
-        "The broker's address; tls://HOST:PORT if it takes TLS.",
+        "The broker's address; tls://HOST:PORT if it takes TLS; with a comma between a master's and"
+        " its standby's.",
         envvar="RMQLITE_ENDPOINT",
     ),
 ]

@@ -80,6 +80,7 @@ from rmqlite.features.redrive.requests import (
     RedriveSpec,
 )
 from rmqlite.features.rows import Row
+from rmqlite.features.standby.requests import PROMOTE, SWITCH, PromoteRequest
 from rmqlite.kernel.requests.broker import BrokerStatus, LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.kernel.requests.groups import GroupChange, GroupInfo
 from rmqlite.kernel.requests.topics import QueueRange, Route, RouteRequest, TopicInfo
@@ -382,6 +383,17 @@ class AdminClient(AdminCalls, Closing):
         """
         change = LevelsChange(message_delay_level, dry_run)
         return self._ask(rpcs.CHANGE_LEVELS, change)
+
+    def promote(self, *, force: bool = False) -> int:
+        """Make this standby the master; how many bytes of the master's log it lacks.
+
+        force: also if there is a living master.  Raises Refused.
+        """
+        return self._ask(PROMOTE, PromoteRequest(force))
+
+    def switch(self) -> str:
+        """Hand over from this master to its standby; its address.  Raises Refused."""
+        return self._ask(SWITCH, None)
 
     def job(self, job_id: str) -> BulkJob:
         """The counts and samples of a bulk job, over all its calls.  Raises JobUnknown."""

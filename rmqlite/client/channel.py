@@ -22,7 +22,13 @@ from rmqlite.client.forks import enter_grpc, follow, is_in_grpc, leave_grpc, lea
 from rmqlite.client.quiet_grpc import grpc, know_gevent
 from rmqlite.features.rows import A, Q, Row
 from rmqlite.kernel.words.clock import elapsed_s, wall_ms
-from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue, Refused, RmqliteError
+from rmqlite.kernel.words.errors import (
+    BrokerUnreachable,
+    InvalidValue,
+    NotMaster,
+    Refused,
+    RmqliteError,
+)
 from rmqlite.kernel.words.limits import check_note
 from rmqlite.protocols.native.bytes.notes import note_metadata
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
@@ -92,7 +98,7 @@ class CallAttempts:
         """The pause before the next attempt, None if this error is the outcome."""
         pause_s = retry_pause_s(self.failed)
         self.failed += 1
-        if not (isinstance(error, BrokerUnreachable) and error.was_never_sent):
+        if not (isinstance(error, (BrokerUnreachable, NotMaster)) and error.was_never_sent):
             self._counted += 1
         is_last = self.retries == 0 or self._counted > self.retries
         is_late = elapsed_s() + pause_s >= self.deadline_s
@@ -122,6 +128,9 @@ class _Started:
 class Connection(Closing):
     """Calls to the broker at endpoint ("host:port", or "tls://host:port").  Usable from any thread.
 
+    Of a master and its standby both are given, with a comma between them: calls go to the one that
+    is the master, which the other one names, and if one cannot be reached to the other.
+
     channel: a gRPC channel to use instead; the caller closes it.  credentials: what they lack comes
     from the environment; without an account calls are not signed.  note: of all calls.
     """
@@ -141,14 +150,16 @@ class Connection(Closing):
         self._given = channel
         self._has_met = False
         """Has the broker answered?  Until then the endpoint may be wrong."""
-        self._channel: grpc.Channel | None = None
+        self._channels: dict[int, grpc.Channel] = {}
         self._is_closed = False
+        self._at = 0
+        """Which of the endpoints is asked now."""
         if channel is None:
-            self._endpoint = Endpoint.parse(endpoint)
-            if self._endpoint.is_tls and self._credentials.ca:
+            self._endpoints = [Endpoint.parse(each) for each in endpoint.split(",")]
+            if self._credentials.ca and any(each.is_tls for each in self._endpoints):
                 _check_ca(self._credentials.ca)
         else:
-            self._endpoint = Endpoint(endpoint, endpoint, is_tls=False)
+            self._endpoints = [Endpoint(endpoint, endpoint, is_tls=False)]
         self.begin_anew()
         follow(self)
 
@@ -156,10 +167,10 @@ class Connection(Closing):
         """For a forked child: the parent's channel and its nonces stay the parent's."""
         account = self._credentials
         self._signer = Signer(account.access_key, account.secret) if account.access_key else None
-        if self._channel is not None:
-            leave_to_parent(self._channel)
-        self._channel = None
-        self._calls: dict[str, grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {}
+        for channel in self._channels.values():
+            leave_to_parent(channel)
+        self._channels = {}
+        self._calls: dict[tuple[int, str], grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {}
         self._opening = threading.Lock()
         self._pause = threading.Event()
 
@@ -173,12 +184,22 @@ class Connection(Closing):
         """
         data = self._prepared(row, value)
         left_s = max(0.001, timeout_s - _waited_s.get())
-        how = self._how(row, left_s, wait_for_ready=wait_for_ready)
+        for others in reversed(range(len(self._endpoints))):
+            try:
+                return self._answer(row, data, left_s, wait_for_ready=wait_for_ready)
+            except (BrokerUnreachable, NotMaster) as error:
+                if not (others and error.was_never_sent):
+                    raise
+        raise AssertionError("there is an endpoint")
+
+    def _answer(self, row: Row[Q, A], data: bytes, left_s: float, *, wait_for_ready: bool) -> A:
+        """The answer of the endpoint that is asked now."""
+        how, at = self._how(row, left_s, wait_for_ready=wait_for_ready), self._at
         call = enter_grpc()
         try:
-            answer = self._method(row.path)(data, **how)
+            answer = self._method(at, row.path)(data, **how)
         except grpc.RpcError as error:
-            raise self._endpoint.with_a_look(self._translated(error)) from error
+            raise self._endpoints[at].with_a_look(self._translated(error, at)) from error
         except ValueError as error:  # another thread closed the channel meanwhile
             raise closed_error() from error
         finally:
@@ -215,10 +236,10 @@ class Connection(Closing):
         Raises InvalidValue for a value that cannot be encoded, Refused once closed.
         """
         data = self._prepared(row, value)
-        how = self._how(row, timeout_s, wait_for_ready=wait_for_ready)
+        how, at = self._how(row, timeout_s, wait_for_ready=wait_for_ready), self._at
         call = enter_grpc()
         try:
-            future = self._method(row.path).future(data, **how)
+            future = self._method(at, row.path).future(data, **how)
         except BaseException as error:
             leave_grpc(call)
             if isinstance(error, ValueError):
@@ -227,7 +248,7 @@ class Connection(Closing):
 
         def finished(done: Any) -> None:
             leave_grpc(call)
-            outcome: A | RmqliteError = self._outcome(row, done)
+            outcome: A | RmqliteError = self._outcome(row, done, at)
             on_done(outcome)
 
         future.add_done_callback(finished)
@@ -237,28 +258,27 @@ class Connection(Closing):
         """End every call under way with an Unavailable; later ones are Refused."""
         with self._opening:
             self._is_closed = True
-            channel, self._channel = self._channel, None
+            channels, self._channels = self._channels, {}
         self._pause.set()
-        if channel is not None:
+        for channel in channels.values():
             call = enter_grpc()
             try:
                 channel.close()
             finally:
                 leave_grpc(call)
 
-    def _method(self, path: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
+    def _method(self, at: int, path: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
         """Raises Refused once closed."""
-        method = self._calls.get(path)
+        method = self._calls.get((at, path))
         if method is None:
             with self._opening:
                 if self._is_closed:
                     raise closed_error()
                 # Not before the first call: a process that only forks others uses no gRPC itself.
-                if self._given is None and self._channel is None:
-                    self._channel = _channel_to(self._endpoint, self._credentials)
-                channel = self._given or self._channel
-                assert channel is not None
-                method = self._calls[path] = channel.unary_unary(path)
+                if self._given is None and at not in self._channels:
+                    self._channels[at] = _channel_to(self._endpoints[at], self._credentials)
+                channel = self._given or self._channels[at]
+                method = self._calls[at, path] = channel.unary_unary(path)
         return method
 
     def _prepared(self, row: Row[Q, A], value: Q) -> bytes:
@@ -275,29 +295,46 @@ class Connection(Closing):
         """What a call has beside its request; each attempt has a signature of its own."""
         how: dict[str, Any] = {"timeout": timeout_s}
         # gRPC would wait for a wrong endpoint, too, and then not say why no connection was made.
-        if wait_for_ready and self._has_met:
+        if wait_for_ready and self._has_met and len(self._endpoints) == 1:
             how["wait_for_ready"] = True
         if self._signer is not None or self._note:
             signed = self._signer.metadata(row.path, wall_ms()) if self._signer else ()
             how["metadata"] = (*signed, *self._note)
         return how
 
-    def _outcome(self, row: Row[Any, A], done: Any) -> A | RmqliteError:
+    def _outcome(self, row: Row[Any, A], done: Any, at: int) -> A | RmqliteError:
         try:
             return self._decoded(row, done.result())
         except grpc.RpcError as error:
-            return self._translated(error)
+            return self._translated(error, at)
         except grpc.FutureCancelledError:
             return error_from_status("CANCELLED", "the call was given up")
         except RmqliteError as error:
             return error
 
-    def _translated(self, error: Any) -> RmqliteError:
+    def _translated(self, error: Any, at: int) -> RmqliteError:
+        """at: of the endpoint that was asked."""
+        found, has_met = None, self._has_met
         for key, value in error.trailing_metadata() or ():
             if key == ERROR_METADATA:
                 self._has_met = True
-                return error_from_metadata(value)
-        return self._endpoint.error(error.code().name, error.details(), has_met=self._has_met)
+                found = error_from_metadata(value)
+        if found is None:
+            endpoint, code = self._endpoints[at], error.code().name
+            found = endpoint.error(code, error.details(), has_met=has_met)
+        if len(self._endpoints) > 1 and isinstance(found, (BrokerUnreachable, NotMaster)):
+            self._turn_from(at, found)
+        return found
+
+    def _turn_from(self, at: int, error: BrokerUnreachable | NotMaster) -> None:
+        """Ask another endpoint from now on, unless another call has turned already."""
+        if isinstance(error, NotMaster):
+            error.was_never_sent = True
+        with self._opening:
+            if at == self._at:
+                named = [n for n, each in enumerate(self._endpoints) if each.address == error.value]
+                is_named = isinstance(error, NotMaster) and named
+                self._at = named[0] if is_named else (at + 1) % len(self._endpoints)
 
     def _decoded(self, row: Row[Any, A], data: bytes) -> A:
         self._has_met = True

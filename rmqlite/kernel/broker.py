@@ -104,6 +104,8 @@ class Broker:
 
     def deliver(self, wait_queue: int) -> int | None:
         """Deliver a slice of what is due in a wait queue; the time of the next call, or None."""
+        if self.store.is_copy:
+            return None
         return self.schedule.deliver(wait_queue, self._config.deliver_batch_max)
 
     # ---- pulling

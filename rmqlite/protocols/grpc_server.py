@@ -46,7 +46,7 @@ from rmqlite.protocols.grpc.calls import (
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes.rpcs import native_services
 from rmqlite.protocols.native.guard import guard_of
-from rmqlite.protocols.native.table import handlers_of, methods_of
+from rmqlite.protocols.native.table import handlers_of, methods_of, streams_of
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import SERVICE
 from rmqlite.protocols.rocketmq_v2.table import Protocol
 from rmqlite.protocols.shared.codec import parsed
@@ -215,6 +215,7 @@ class GrpcServer:
         enter = guard_of(service.access, service.limits).enter
         self._handlers = (
             handlers_of(methods_of(service), self._in_flight, self._config, enter),
+            streams_of(service, self._in_flight, enter),
             self._rocketmq.handlers(self._in_flight),
             self._health.handlers(self._in_flight, enter),
         )

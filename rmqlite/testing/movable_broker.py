@@ -134,8 +134,13 @@ def run(conf: str, ahead_ms: str) -> int:
         clock.move(int(line))
         parent.sendall(b"%d\n" % clock.now_ms())
 
+    is_said = False
+
     def on_ready(endpoints: Endpoints) -> None:
-        parent.sendall(" ".join(endpoints).encode("ascii") + b"\n")
+        nonlocal is_said
+        if not is_said:
+            parent.sendall(" ".join(endpoints).encode("ascii") + b"\n")
+            is_said = True
         asyncio.get_running_loop().add_reader(parent, move)
 
     def load() -> BrokerConfig:

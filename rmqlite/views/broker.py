@@ -13,7 +13,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rmqlite.features.redrive.requests import JobState, RedriveJob
-from rmqlite.kernel.requests.broker import ArchiveStatus, BrokerStatus, NameServerStatus
+from rmqlite.kernel.requests.broker import (
+    ArchiveStatus,
+    BrokerStatus,
+    NameServerStatus,
+    ReplicationStatus,
+)
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.names import SCHEDULE_GROUP, dlq_topic
 from rmqlite.kernel.words.visible import printable
@@ -56,6 +61,15 @@ _ARCHIVE: Final = (
     Column("LAST", right=True),
     Column("BEHIND", right=True),
 )
+_REPLICATION: Final = (
+    Column("ROLE"),
+    Column("TERM", right=True),
+    Column("OTHER BROKER"),
+    Column("CONNECTED"),
+    Column("ITS LOG END", right=True),
+    Column("BEHIND", right=True),
+    Column("ONE COPY FOR", right=True),
+)
 JOINING_MS: Final = 30_000
 """A group without members is no trouble for so long after the broker's start: RocketMQ's clients
 send a heartbeat every 30 s."""
@@ -85,9 +99,34 @@ def cluster_tables(status: BrokerStatus) -> list[Table]:
     found = (
         table("name servers", _NAME_SERVERS, servers),
         table("brokers that have registered here", _BROKERS, brokers),
+        replication_table(status),
         table("archive", _ARCHIVE, [_archive_row(each, now_ms) for each in status.archives]),
     )
     return [each for each in found if each.rows]
+
+
+def replication_table(status: BrokerStatus) -> Table:
+    """The copy on another broker; no row if there never was one."""
+    rows = [_replication_row(each, status.now_ms) for each in status.replication]
+    return table("standby", _REPLICATION, rows)
+
+
+def _replication_row(copy: ReplicationStatus, now_ms: int) -> TableRow:
+    """BEHIND: what the standby lacks, and since when."""
+    behind = size_text(copy.behind_bytes)
+    if copy.behind_since_ms:
+        behind += f" for {span_text(now_ms - copy.behind_since_ms)}"
+    alone_ms = copy.alone_since_ms
+    return row(
+        copy.role,
+        copy.role,
+        copy.term or NOTHING,
+        copy.peer or NOTHING,
+        cell("yes" if copy.is_connected else "no", "" if copy.is_connected else BAD),
+        copy.end or NOTHING,
+        cell(behind, BAD if copy.trouble else ""),
+        cell(span_text(now_ms - alone_ms), WARN) if alone_ms else NOTHING,
+    )
 
 
 def _name_server_row(server: NameServerStatus, now_ms: int) -> TableRow:

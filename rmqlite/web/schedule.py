@@ -28,7 +28,9 @@ from rmqlite.features.changes.requests import (
     TimelineRequest,
 )
 from rmqlite.features.changes.service import ChangeCalls
+from rmqlite.features.dead_letters.requests import DeadLetterGroup
 from rmqlite.features.dead_letters.service import DeadLetterCalls
+from rmqlite.features.redrive.requests import RedriveJob
 from rmqlite.features.redrive.service import RedriveCalls
 from rmqlite.kernel.requests.broker import LevelStatus, ScheduleAction
 from rmqlite.kernel.words.clock import elapsed_s, local_ms, local_text, month_start_ms, zone_text
@@ -36,7 +38,7 @@ from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import LevelTable, parse_delay, wait_ms
 from rmqlite.kernel.words.names import group_of
 from rmqlite.views.broker import cluster_tables, troubles
-from rmqlite.views.groups import group_figures, groups_table
+from rmqlite.views.groups import GroupFigures, group_figures, groups_table
 from rmqlite.views.jobs import redrives_table
 from rmqlite.views.levels import level_name, levels_table, levels_text
 from rmqlite.views.numbers import counts_text
@@ -221,10 +223,15 @@ def _tick(length_ms: int) -> str:
 
 async def overview(visit: Visit) -> Response:
     status = await visit.service.status()
-    jobs = await visit.service[RedriveCalls].all()
-    infos = await visit.service.groups.all()
-    dead = await visit.service[DeadLetterCalls].dead_groups()
-    groups = await figures_of(visit, infos, dead)
+    jobs: Sequence[RedriveJob] = ()
+    dead: Sequence[DeadLetterGroup] = ()
+    groups: Sequence[GroupFigures] = ()
+    # A standby says only how it is itself.
+    if not any(each.role == "SLAVE" for each in status.replication):
+        jobs = await visit.service[RedriveCalls].all()
+        infos = await visit.service.groups.all()
+        dead = await visit.service[DeadLetterCalls].dead_groups()
+        groups = await figures_of(visit, infos, dead)
     known = {each.group for each in groups}
     # A group without settings can have dead letters, such as the schedule itself.
     others = [group_figures(each.group, None, dead={each.group: each}) for each in dead]

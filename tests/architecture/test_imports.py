@@ -87,6 +87,7 @@ FOLDERS = {
     "raw_log": 2,
     "redrive": 4,
     "sql": 0,
+    "standby": 3,
     "transactions": 3,
 }
 """How many folders, beside its own, import a feature's modules; only falls."""
@@ -144,7 +145,7 @@ ALONE = {
         *("rmqlite.kernel.words.compression", "rmqlite.kernel.records", "rmqlite.kernel.store"),
         *("rmqlite.store_tools", "rmqlite.spark.arrow.records"),
         *("rmqlite.protocols.remoting.bytes.registration", "rmqlite.features.archive.objects"),
-        "rmqlite.protocols.rocketmq_v2.bytes.messages",
+        *("rmqlite.protocols.native.replication", "rmqlite.protocols.rocketmq_v2.bytes.messages"),
     },
     "pyarrow": {"rmqlite.spark.arrow", "rmqlite.spark"},
     "numpy": {"rmqlite.spark.arrow", "rmqlite.spark"},

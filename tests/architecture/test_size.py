@@ -23,8 +23,8 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_416, 112),
-    "features": Size(507, 8),
+    "kernel": Size(22_570, 112),
+    "features": Size(514, 8),
     "features.accounts": Size(1_044, 8),
     "features.archive": Size(1_012, 7),
     "features.bulk": Size(821, 7),
@@ -39,16 +39,17 @@ SIZES: Final = {
     "features.raw_log": Size(380, 5),
     "features.redrive": Size(2_344, 11),
     "features.sql": Size(826, 6),
+    "features.standby": Size(1_282, 11),
     "features.transactions": Size(759, 7),
-    "cli": Size(11_785, 55),
-    "client": Size(5_775, 26),
-    "protocols": Size(14_989, 72),
-    "rmqlite": Size(150, 4),
+    "cli": Size(11_935, 58),
+    "client": Size(5_824, 26),
+    "protocols": Size(15_214, 73),
+    "rmqlite": Size(172, 4),
     "spark": Size(7_786, 41),
     "store_tools": Size(7_041, 31),
-    "testing": Size(545, 4),
-    "views": Size(1_955, 9),
-    "web": Size(2_431, 11),
+    "testing": Size(550, 4),
+    "views": Size(1_994, 9),
+    "web": Size(2_438, 11),
     "C": Size(2_431, 15),
 }
 

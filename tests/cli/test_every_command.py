@@ -32,7 +32,7 @@ WITHOUT_JSON = {
 LOCAL = (
     {"broker", "schema"}
     | {"store show", "store cat", "store check", "store repair", "store export", "store handover"}
-    | {"store backup", "store restore"}
+    | {"store backup", "store restore", "store tails"}
     | {"acl check", "acl show", "acl template", "acl test", "tls selfsigned"}
 )
 """They ask no broker; the pipeline's commands only perhaps."""

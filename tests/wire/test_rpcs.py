@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlite.features.dead_letters.requests import GET_HISTORY
+from rmqlite.features.native import native_features
 from rmqlite.features.redrive.requests import IMPORT_DEAD_LETTERS
 from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.requests.topics import RouteRequest
@@ -36,7 +37,8 @@ def test_the_table_lists_every_call_of_the_proto() -> None:
         for service in pb.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     }
-    assert sorted(row.path for row in all_rows()) == sorted(proto)
+    streams = {path for feature in native_features() for path in feature.streams}
+    assert sorted({*streams, *[row.path for row in all_rows()]}) == sorted(proto)
 
 
 def test_calls_keep_the_names_of_older_clients() -> None:

@@ -55,6 +55,7 @@ RAISED: tuple[RmqliteError, ...] = (
     errors.StoreUnavailable("write", "/data/x", "No space left on device"),
     errors.DiskFull(0.93, 90, 85),
     errors.FlushFailed("no flush within 5000 ms", field="syncFlushTimeout", value=5000),
+    errors.NotMaster("10.0.0.7:8081"),
     errors.BrokerClosing(),
     errors.Overloaded("maxParkedPolls", 100_000),
     errors.BrokerUnreachable("no answer"),

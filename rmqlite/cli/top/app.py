@@ -351,7 +351,11 @@ def header(picture: Picture, endpoint: str, now_s: float, width: int) -> Line:
         Tone(f"  archive {size_text(each.behind_bytes)} behind", "bad" if each.trouble else "")
         for each in status.archives
     ]
-    line = (*name, Tone("  ".join(words)), disk, *archives)
+    copies = [
+        Tone(f"  {each.role} {size_text(each.behind_bytes)} behind", "bad" if each.trouble else "")
+        for each in status.replication
+    ]
+    line = (*name, Tone("  ".join(words)), disk, *archives, *copies)
     return spread(line, (Tone(time_text(now_ms)[11:19], "dim"),), width)
 
 

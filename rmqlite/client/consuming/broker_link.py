@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from rmqlite.client.channel import Connection, Started
 from rmqlite.features.rows import Row
 from rmqlite.kernel.words.clock import elapsed_s
-from rmqlite.kernel.words.errors import BrokerClosing, BrokerUnreachable, RmqliteError
+from rmqlite.kernel.words.errors import BrokerClosing, BrokerUnreachable, NotMaster, RmqliteError
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -121,7 +121,7 @@ class BrokerLink:
 
     def _note(self, outcome: object, turns: int) -> None:
         # Skip a call that began before the last change: its outcome is older than that change.
-        is_away = isinstance(outcome, (BrokerUnreachable, BrokerClosing))
+        is_away = isinstance(outcome, (BrokerUnreachable, BrokerClosing, NotMaster))
         if turns != self._turns or is_away is self._is_away:
             return
         self._turns += 1

@@ -30,7 +30,6 @@ from pydantic import (
 
 from rmqlite.kernel.config.values import (
     AS_IT_IS,
-    NO_REPLICAS,
     WITHOUT_MEANING,
     Bytes,
     EntriesBytes,
@@ -132,9 +131,19 @@ class BrokerConfig(BaseModel):
     name_server_account: Annotated[
         str, matching("[a-zA-Z0-9_.-]{0,128}", "an access key of aclFile")
     ] = _key("namesrvAccount", "")
-    broker_role: Annotated[Literal["ASYNC_MASTER"], one_of("ASYNC_MASTER", why=NO_REPLICAS)] = _key(
-        "brokerRole", "ASYNC_MASTER"
-    )
+
+    # The standby.
+    broker_role: Annotated[
+        Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"],
+        one_of("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
+    ] = _key("brokerRole", "ASYNC_MASTER")
+    in_sync_replicas: Annotated[int, whole("brokers", 1, 2)] = _key("inSyncReplicas", 1)
+    master_address: Annotated[
+        str, matching(r"|(tls://)?[^\s/;,@]+:[0-9]{1,5}", "HOST:PORT, or tls://HOST:PORT")
+    ] = _key("masterAddress", "")
+    master_account: Annotated[
+        str, matching("[a-zA-Z0-9_.-]{0,128}", "an access key of aclFile")
+    ] = _key("masterAccount", "")
 
     # The store on disk.
     store_path: Place = _key("storePathRootDir", "~/store")
@@ -270,6 +279,7 @@ class BrokerConfig(BaseModel):
         config._origin = origin
         for relation in _AT_LEAST:
             config._check(relation)
+        config._check_roles()
         return config
 
     def with_values(self, values: Mapping[str, object]) -> Self:
@@ -290,6 +300,21 @@ class BrokerConfig(BaseModel):
         return ConfigInvalid(
             origin.source, origin.lines.get(key, 0), key, getattr(self, name), rule
         )
+
+    def _check_roles(self) -> None:
+        role, is_sync = self.broker_role, self.flush_disk_type == "SYNC_FLUSH"
+        if role == "SLAVE" and not self.master_address:
+            raise self.refusal("master_address", "the master's, with brokerRole=SLAVE")
+        if role == "SYNC_MASTER" and self.in_sync_replicas == 1:
+            raise self.refusal("in_sync_replicas", "2 with brokerRole=SYNC_MASTER")
+        if role == "ASYNC_MASTER" and self.in_sync_replicas == 2:
+            raise self.refusal("in_sync_replicas", "1 with brokerRole=ASYNC_MASTER")
+        if self.in_sync_replicas == 2 and not is_sync:
+            raise self.refusal("in_sync_replicas", "1 with flushDiskType=ASYNC_FLUSH")
+        if self.master_account and not self.acl_enabled:
+            raise self.refusal(
+                "master_account", "empty unless aclEnable=true: it is one of aclFile"
+            )
 
     def _check(self, relation: tuple[str, str, int]) -> None:
         large, small, room = relation

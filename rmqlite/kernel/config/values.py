@@ -24,7 +24,7 @@ QUEUES_MAX: Final = 65_536
 """A request or a table with more queues in one topic is refused: each queue costs some work."""
 ADDRESSES_MAX: Final = 16
 _ENTRY_BYTES: Final = 20
-NO_REPLICAS: Final = "there are no slaves: each broker has its own messages"
+NO_REPLICAS: Final = "a standby is another broker with brokerRole=SLAVE and masterAddress"
 _ONE_FOLDER: Final = "the store lies in one piece under storePathRootDir"
 _ONE_THREAD: Final = "there are no thread pools to size: one event loop serves everybody"
 _ALWAYS: Final = "that is always on here"

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from rmqlite.kernel import compiled
@@ -44,6 +45,10 @@ GC_THRESHOLDS: Final = (5_000, 5, 400)
 """gRPC leaves a circle of objects for each call.  A collection of so many new objects takes less
 than 20 ms; ten times as many took 200."""
 EXIT_FAILED: Final = 1
+EXIT_AGAIN: Final = 75
+"""The store is closed, and shall be served again in another role."""
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+SIGNAL_S: Final = 0.02
 OWN_BLOCK_BYTES: Final = 1 << 20
 """From this size on each block of memory is a mapping of its own, which goes back to the system as
 soon as it is free: the beginnings of long frames would else leave holes between other blocks."""
@@ -60,6 +65,7 @@ class Assembly:
 
     ports: of each protocol, in the order in which they are opened.  open_ports: what others can do
     there without an account, a sentence for each address.  clock: another one only in tests.
+    store: opens it.
     """
 
     config: BrokerConfig
@@ -71,6 +77,7 @@ class Assembly:
     neighbours: Neighbours = field(default_factory=Neighbours)
     open_ports: Sequence[str] = ()
     clock: SystemClock = field(default_factory=SystemClock)
+    store: Callable[..., MessageStore] = MessageStore
 
 
 def serve(
@@ -78,7 +85,7 @@ def serve(
     on_ready: Ready | None = None,
     reload: Callable[[], BrokerConfig] | None = None,
 ) -> int:
-    """Run a broker until SIGTERM or SIGINT; return the exit code.
+    """Run a broker until SIGTERM or SIGINT; return the exit code: EXIT_AGAIN asks for another run.
 
     on_ready is called with the addresses when calls are accepted.  reload is called at a SIGHUP
     and reads the configuration again; None if there is no file.  Raises StoreLocked,
@@ -114,6 +121,8 @@ class _Server:
         self._indexer = ThreadPoolExecutor(1, "timers")
         self._announced = Announcements()
         self._indexing: Indexing
+        self._stop = asyncio.Event()
+        self._code = 0
 
     async def run(self, on_ready: Ready) -> int:
         # First of all: without this handler SIGHUP ends the process.
@@ -127,7 +136,7 @@ class _Server:
                 ports |= protocol.ports
             config = self._config.model_copy(update=ports)
             await self._assembly.neighbours.check(config)
-            store = _opened_store(config, self._clock)
+            store = _opened_store(config, self._clock, self._assembly.store)
             drained = await self._until_stopped(config, store, reload_asked, on_ready)
         except BaseExceptionGroup as group:
             _log_stop(group)
@@ -135,7 +144,16 @@ class _Server:
             await self._end()
             if store is not None and drained is None:
                 store.release()
-        return EXIT_FAILED if drained is None else _closed(drained, self._indexing)
+        if drained is None:
+            return EXIT_FAILED
+        code = _closed(drained, self._indexing)
+        # A signal that has come meanwhile counts.
+        await asyncio.sleep(SIGNAL_S if self._code else 0)
+        if self._code == EXIT_AGAIN:
+            for number in STOP_SIGNALS:
+                asyncio.get_running_loop().remove_signal_handler(number)
+                signal.signal(number, _exit)
+        return code or self._code
 
     async def _until_stopped(
         self,
@@ -145,10 +163,9 @@ class _Server:
         on_ready: Ready,
     ) -> Broker:
         """Serve until a signal, then drain; return the broker, which no task uses any more."""
-        stop = _event_of(signal.SIGTERM, signal.SIGINT)
+        self._take_signals()
         features, neighbours = self._assembly.features, self._assembly.neighbours
-        makers = [feature.make for feature in features]
-        broker = Broker(config, store, self._clock, self._announced, makers)
+        broker = Broker(config, store, self._clock, self._announced, [f.make for f in features])
         _log_tables(store)
         rebalancing = Rebalancing(broker.membership, self._heartbeats, self._clock)
         announced = self._announced
@@ -161,6 +178,7 @@ class _Server:
         upkeep.look_at_disk(clean=False)
         parts = self._service_parts(config, broker)
         service = Service(parts, [kind for feature in features for kind in feature.calls])
+        service.serve_again = partial(self._end_with, EXIT_AGAIN)
         async with Loops() as tasks:
             loops = {
                 "group commit": announced.commit.run(),
@@ -188,7 +206,7 @@ class _Server:
             gc.freeze()
             gc.set_threshold(*GC_THRESHOLDS)
             on_ready(_endpoints(config))
-            await stop.wait()
+            await self._stop.wait()
             # From now on ports are closed one after the other, and tasks end.
             looking.cancel()
             tasks.drain()
@@ -197,8 +215,20 @@ class _Server:
             await self._drain(service, running)
         return broker
 
+    def _take_signals(self) -> None:
+        for number in STOP_SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._end_with, 0)
+
+    def _end_with(self, code: int) -> None:
+        """Drain, then end with this code; a signal ends the process, whatever was asked before."""
+        if not self._stop.is_set() or code == 0:
+            self._code = code
+        self._stop.set()
+
     async def _drain(self, service: Service, running: Sequence[asyncio.Task[None]]) -> None:
         notify(STOPPING)
+        for step in service.before_drain:
+            await step()
         log.info("draining parked_calls=%d", service.parked)
         service.close()
         await asyncio.gather(*[protocol.drain() for protocol in self._assembly.ports])
@@ -248,11 +278,15 @@ def _give_memory_back() -> None:
         mallopt(_M_TRIM_THRESHOLD, 2 * OWN_BLOCK_BYTES)
 
 
-def _event_of(*signals: signal.Signals) -> asyncio.Event:
-    """An event that each of these signals sets."""
+def _exit(_number: int, _frame: object) -> None:
+    """Between two runs no store is open."""
+    raise SystemExit(0)
+
+
+def _event_of(number: signal.Signals) -> asyncio.Event:
+    """An event that this signal sets."""
     event = asyncio.Event()
-    for signal_number in signals:
-        asyncio.get_running_loop().add_signal_handler(signal_number, event.set)
+    asyncio.get_running_loop().add_signal_handler(number, event.set)
     return event
 
 
@@ -296,11 +330,13 @@ def _log_tables(store: MessageStore) -> None:
             store.log_tables()
 
 
-def _opened_store(config: BrokerConfig, clock: SystemClock) -> MessageStore:
+def _opened_store(
+    config: BrokerConfig, clock: SystemClock, opened: Callable[..., MessageStore]
+) -> MessageStore:
     files = SystemFiles()
     if not has_log(files, config.store_path):
         config.check_new_store()
-    store = MessageStore(config, files, clock)
+    store = opened(config, files, clock)
     log.info(
         "store opened path=%s log_end=%d recovered_records=%d",
         config.store_path,

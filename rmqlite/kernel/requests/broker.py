@@ -90,6 +90,27 @@ class ArchiveStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicationStatus:
+    """The copy of the log on another broker.  role: as brokerRole, of this broker.
+
+    peer: the address of the other one; empty: none has come yet.  is_connected: are there frames
+    between both?  end: the other one's synced end if this is a master, else the master's.
+    behind_bytes: what the copy lacks; behind_since_ms: since when, 0 if nothing.  alone_since_ms:
+    since when there is one copy, 0 if there are two.  trouble: what an operator should mend.
+    """
+
+    role: str
+    term: int = 0
+    peer: str = ""
+    is_connected: bool = False
+    end: int = 0
+    behind_bytes: int = 0
+    behind_since_ms: int = 0
+    alone_since_ms: int = 0
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RegisteredBroker:
     """Another broker that has registered at the name server of this one.
 
@@ -115,6 +136,7 @@ class BrokerStatus:
     scheduled messages that became dead letters of the schedule itself.  warnings: what an
     operator should mend, a sentence each, such as a port that others reach without an account.
     disk_bytes: the size of the store's disk; 0: it was not measured yet.  archives: a second copy.
+    replication: another one, on a standby; none if there never was a standby.
     """
 
     version: str
@@ -144,6 +166,7 @@ class BrokerStatus:
     registered: tuple[RegisteredBroker, ...] = ()
     disk_bytes: int = 0
     archives: tuple[ArchiveStatus, ...] = ()
+    replication: tuple[ReplicationStatus, ...] = ()
 
 
 class ScheduleAction(enum.IntEnum):

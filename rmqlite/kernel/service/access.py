@@ -217,6 +217,8 @@ class Access:
     def __init__(self, accounts: AccountsInForce | None = None) -> None:
         self.accounts = accounts
         """None: there are none, and everybody may do everything."""
+        self.closed_to: Callable[[str], None] | None = None
+        """Raises what refuses a method to everybody, by its name: this broker is no master."""
         self.refusals = audit.Refusals()
 
     @property

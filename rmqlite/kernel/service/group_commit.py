@@ -24,7 +24,7 @@ from rmqlite.kernel.store.disk.regular_file import Descriptor
 from rmqlite.kernel.store.dispatch import QueueKey
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.clock import elapsed_s
-from rmqlite.kernel.words.errors import FlushFailed
+from rmqlite.kernel.words.errors import FlushFailed, Unavailable
 
 Readable = Callable[[Iterable[QueueKey]], None]
 Ran = Callable[[float | FlushFailed], None]
@@ -166,6 +166,12 @@ class GroupCommit:
         self._loop = asyncio.get_running_loop()
         self._failure: asyncio.Future[None] = self._loop.create_future()
         self._fresh: set[QueueKey] = set()
+        self._unread: list[tuple[int, set[QueueKey]]] = []
+        """What a sync has covered: its end, and the queues with new messages before it."""
+        self.on_start: Callable[[], None] | None = None
+        """Called when a sync begins, which covers all that was appended until then."""
+        self.refusal: Unavailable | None = None
+        """Why nothing that is appended now would be durable soon."""
         self._waiters: list[_Waiter] = []
         self._is_wanted = False
         self._until_s: float | None = None
@@ -237,7 +243,7 @@ class GroupCommit:
     def fail(self, error: FlushFailed) -> None:
         """A sync failed, here or elsewhere: from now on durable() raises this error."""
         self._error = error
-        self._refuse_waiters(error)
+        self.refuse_waiters(error)
         if not self._failure.done():
             self._failure.set_exception(error)
 
@@ -270,6 +276,8 @@ class GroupCommit:
         if self._is_sync:
             fresh, self._fresh = self._fresh, fresh
         job = self._store.begin_sync()
+        if self.on_start is not None:
+            self.on_start()
         self._until_s = self._loop.time() + self._timeout_ms / 1000
         if self._timer is None:
             self._timer = self._loop.call_at(self._until_s, self._look)
@@ -283,18 +291,30 @@ class GroupCommit:
         if job.paths:
             self.syncs.add(ran)
         self._store.synced(job)
-        done = [each for each in self._waiters if each.log_end <= job.log_end]
-        self._waiters = [each for each in self._waiters if each.log_end > job.log_end]
-        if self._waiters or self._store.end > job.log_end:
+        if fresh:
+            self._unread.append((job.log_end, fresh))
+        if self._store.end > job.log_end:
             # Appended while the disk worked; now it works while these calls are answered.
             if self._is_sync:
                 self._start()
             else:
                 self.wanted()
-        if fresh:
-            self._readable(fresh)
+        self.settle()
+
+    def settle(self) -> None:
+        """Answer the calls, and wake the readers, of what is durable by now."""
+        end = self._store.durable_end
+        done = [each for each in self._waiters if each.log_end <= end]
+        self._waiters = [each for each in self._waiters if each.log_end > end]
+        while self._unread and self._unread[0][0] <= end:
+            self._readable(self._unread.pop(0)[1])
         for waiter in done:
             waiter.answer(None)
+
+    def check_open(self) -> None:
+        """Raises `refusal`, if there is one, before something is appended."""
+        if self.refusal is not None:
+            raise self.refusal.with_traceback(None)
 
     def _look(self) -> None:
         """Does the sync that runs take too long?  One timer for many syncs, which are short."""
@@ -308,13 +328,14 @@ class GroupCommit:
 
     def _too_slow(self) -> None:
         sentence = f"the disk took longer than syncFlushTimeout={self._timeout_ms} ms"
-        self._refuse_waiters(FlushFailed(sentence, is_final=False))
+        self.refuse_waiters(FlushFailed(sentence, is_final=False))
 
     def _wake_readers(self) -> None:
         fresh, self._fresh = self._fresh, set()
         self._readable(fresh)
 
-    def _refuse_waiters(self, error: FlushFailed) -> None:
+    def refuse_waiters(self, error: FlushFailed) -> None:
+        """End all calls that wait, with this error; what they appended may or may not stay."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             waiter.answer(error)

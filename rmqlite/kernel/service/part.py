@@ -116,9 +116,10 @@ class Part:
         return answer
 
     def _check_open(self) -> None:
-        """Raises BrokerClosing once the broker drains."""
+        """Raises BrokerClosing once the broker drains, and what the group commit refuses with."""
         if self._pulls.is_closed:
             raise BrokerClosing
+        self._commit.check_open()
 
     def _wait_end_s(self, wait_ms: int) -> float:
         """When a call ends that finds nothing, by elapsed_s().  Raises InvalidValue."""
@@ -140,6 +141,8 @@ def _guarded(method: Callable[..., Awaitable[A]], rule: Rule) -> Callable[..., A
 
     @wraps(method)
     async def asked(part: Part, *args: Any, **more: Any) -> A:
+        if part._access.closed_to is not None:
+            part._access.closed_to(name)
         if part._access.accounts is not None:
             part._access.check(CALLER.get(), rule(part._broker, *args, **more), name, args)
         coming = method(part, *args, **more)

@@ -11,7 +11,7 @@ the list of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar, cast
 
@@ -24,6 +24,7 @@ from rmqlite.kernel.requests.broker import (
     LevelsChanged,
     LevelsInForce,
     RegisteredBroker,
+    ReplicationStatus,
 )
 from rmqlite.kernel.service.access import admin, anyone, view
 from rmqlite.kernel.service.messages import MessageCalls
@@ -64,6 +65,10 @@ class Service(Part):
         self.registered: Callable[[], tuple[RegisteredBroker, ...]] = tuple
         """The other brokers that have registered at the name server of this one."""
         self.archives: Callable[[], tuple[ArchiveStatus, ...]] = tuple
+        self.replication: Callable[[], tuple[ReplicationStatus, ...]] = tuple
+        self.serve_again: Callable[[], None] = lambda: None
+        """Drains, closes the store, and lets it be served again, in another role."""
+        self.before_drain: list[Callable[[], Awaitable[None]]] = []
         self.messages = MessageCalls(parts)
         self.topics = TopicCalls(parts)
         self.groups = GroupCalls(parts)
@@ -95,14 +100,17 @@ class Service(Part):
         ]
         of_ports = (*self.ports.away, *self.open_ports)
         archives = self.archives()
-        of_archive = [each.trouble for each in archives if each.trouble]
-        warnings = (*of_ports, *of_files, *away, *twice, *of_archive, *status.warnings)
+        replication = self.replication()
+        troubles = [*[each.trouble for each in archives], *[each.trouble for each in replication]]
+        of_copies = filter(None, troubles)
+        warnings = (*of_ports, *of_files, *away, *twice, *of_copies, *status.warnings)
         return replace(
             status,
             warnings=warnings,
             name_servers=servers,
             registered=self.registered(),
             archives=archives,
+            replication=replication,
         )
 
     @property

@@ -137,7 +137,7 @@ class CommitLog:
         if self._is_cut_due:
             # A failed batch left bytes; new records of the same size could line up with them.
             self.cut(self.end)
-        begin = position = self.end
+        position = self.end
         runs: list[tuple[int, list[Chunk]]] = []
         # Where the last record of this file must end: a blank and the mark follow.
         room_until = position - position % self.segment_bytes + self._record_bytes_max
@@ -153,6 +153,15 @@ class CommitLog:
             chunks.append(record.encode_blank(room))
             position = end + room
             room_until += self.segment_bytes
+        self.write_runs(runs)
+        self.newest_timestamp_ms = run.stored_ms
+
+    def write_runs(self, runs: Sequence[tuple[int, Sequence[Chunk]]]) -> None:
+        """Write whole records at the end, all or none: where each run begins, and its bytes.
+
+        Each but the last ends in the blank that fills a file.  Raises what append() does.
+        """
+        begin = self.end
         try:
             point = self._write(runs)
         except Exception:
@@ -160,8 +169,7 @@ class CommitLog:
             self.cut(begin)
             raise
         self.sums.last = point
-        self.end = end
-        self.newest_timestamp_ms = run.stored_ms
+        self.end = point.position
 
     def _refuse(self, run: PackedRun) -> NoReturn:
         most, of = self._record_bytes_max, self.segment_bytes

@@ -56,6 +56,7 @@ from rmqlite.kernel.store.timer_index import TimerIndex
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import FlushFailed, MessageNotFound, StoreUnavailable
 from rmqlite.kernel.words.levels import LevelHistory, LevelTable
+from rmqlite.kernel.words.limits import INT64_MAX
 from rmqlite.kernel.words.message import StoredMessage, host_text, pack_host
 
 logger = logging.getLogger(__name__)
@@ -104,6 +105,11 @@ class MessageStore:
     files_found: the names of the files under config/ before the opening.
     """
 
+    is_copy = False
+    """Does the log only follow another broker's?  Then nothing is appended here, nor delivered."""
+    copied_end = INT64_MAX
+    """The physical offset up to which the log is on the disk of whoever must have a copy."""
+
     def __init__(
         self, config: BrokerConfig, files: Files, clock: Clock, *, is_marked: bool = True
     ) -> None:
@@ -150,8 +156,8 @@ class MessageStore:
             self.clock_origin = open_clock(files, self._root, clock, newest_ms, self._dispatch)
             if is_marked and not files.kind(self._root / "abort"):
                 files.replace(self._root / "abort", b"")
-            self.durable_end = self.persisted_end = self._sync_end = self._log.end
-            """The physical offset up to which the log is on disk."""
+            self.synced_end = self.persisted_end = self._sync_end = self._log.end
+            """The physical offset up to which the log is on this disk."""
             self._appended = self._persisted = 0
             self._failure: FlushFailed | None = None
             self._dropped_before = self._log.min_offset
@@ -178,6 +184,8 @@ class MessageStore:
 
     def append_packed(self, packed: Sequence[Packed]) -> None:
         """append() for packed records, which know their places then."""
+        if self.is_copy:
+            raise StoreUnavailable("append to", str(self._root), "another broker is the master")
         if self.tables.unlogged and any(
             wait_queue_of(*key) > 0 for each in packed for key in each.queues
         ):
@@ -359,9 +367,14 @@ class MessageStore:
         return self._log.end
 
     @property
+    def durable_end(self) -> int:
+        """The log before this physical offset may be acknowledged and read."""
+        return min(self.synced_end, self.copied_end)
+
+    @property
     def final_end(self) -> int:
         """Bytes of the log's files before this physical offset are on disk, and change no more."""
-        return min(self.durable_end, self._log.marked_end)
+        return min(self.synced_end, self._log.marked_end)
 
     @property
     def newest_timestamp_ms(self) -> int:
@@ -472,7 +485,7 @@ class MessageStore:
             self.append(records)
 
     def _made_durable(self, job: SyncJob) -> None:
-        self.durable_end = max(self.durable_end, job.log_end)
+        self.synced_end = max(self.synced_end, job.log_end)
         self._log.mark_synced(job.point)
 
     def _persist_if_there_is_room(self) -> None:

@@ -397,6 +397,19 @@ class FlushFailed(Unavailable):
         self.is_final = is_final
 
 
+class NotMaster(Unavailable):
+    """This broker only keeps a copy; value is the address of the one to ask, if it is known."""
+
+    code = "not-master"
+    was_never_sent = False
+    """Does the client ask another broker next?"""
+
+    def __init__(self, address: str) -> None:
+        place = f"it is {address}" if address else "ask the other broker"
+        sentence = f"this broker is not the master; {place}"
+        super().__init__(sentence, field="master", value=address, rule="ask the master")
+
+
 class BrokerClosing(Unavailable):
     """The broker is shutting down."""
 

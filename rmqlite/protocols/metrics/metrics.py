@@ -187,12 +187,27 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
     (
         "archive_behind_seconds",
         "How long the archive has lacked something that is on disk; 0 if it lacks nothing.",
-        lambda now: _archive_behind_s(now.status),
+        lambda now: _since_s(now.status, [each.behind_since_ms for each in now.status.archives]),
     ),
     (
         "archive_lost_bytes",
         "Bytes of the commit log that a full disk lost before they were archived, since the start.",
         lambda now: sum([each.lost_bytes for each in now.status.archives]),
+    ),
+    (
+        "standby_behind_bytes",
+        "Bytes of the commit log that the standby does not have; 0 if there never was one.",
+        lambda now: sum([each.behind_bytes for each in now.status.replication]),
+    ),
+    (
+        "standby_behind_seconds",
+        "How long the standby has been away, or has lacked something; 0 if it has all.",
+        lambda now: _since_s(now.status, [e.behind_since_ms for e in now.status.replication]),
+    ),
+    (
+        "one_copy_seconds",
+        "How long messages are acknowledged with one copy, though inSyncReplicas=2; 0: with two.",
+        lambda now: _since_s(now.status, [e.alone_since_ms for e in now.status.replication]),
     ),
     (
         "broken_files",
@@ -305,9 +320,9 @@ HISTOGRAMS: Final[Sequence[tuple[str, str, str, Callable[[Now], Mapping[str, His
 )
 
 
-def _archive_behind_s(status: BrokerStatus) -> float:
-    since_ms = [each.behind_since_ms for each in status.archives if each.behind_since_ms]
-    return max(0, status.now_ms - min(since_ms, default=status.now_ms)) / 1000
+def _since_s(status: BrokerStatus, since_ms: Iterable[int]) -> float:
+    """The seconds since the first of these times; 0 is none."""
+    return max(0, status.now_ms - min(filter(None, since_ms), default=status.now_ms)) / 1000
 
 
 class Collected(Collector):

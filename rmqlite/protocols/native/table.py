@@ -10,7 +10,9 @@ from functools import partial
 from types import NoneType
 from typing import Any, Final
 
-from rmqlite.features.native import Answers, native_features
+import grpc.aio
+
+from rmqlite.features.native import Answers, Talk, native_features
 from rmqlite.features.rows import A, Row
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.pulling import Pulled
@@ -23,7 +25,7 @@ from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.tables import TopicCalls
 from rmqlite.kernel.service.turns import let_others
 from rmqlite.kernel.words.clock import wall_ms
-from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue
 from rmqlite.kernel.words.levels import check_not_long_ago
 from rmqlite.protocols.grpc.calls import (
     READ_BYTES_MAX,
@@ -31,7 +33,10 @@ from rmqlite.protocols.grpc.calls import (
     Context,
     Decoding,
     Enter,
+    Handler,
     Handlers,
+    Read,
+    many_answers,
     one_answer,
     peer_host,
 )
@@ -99,6 +104,25 @@ def handlers_of(
             for row, method in methods.items()
         }
     )
+
+
+def streams_of(service: Service, in_flight: InFlight, enter: Enter) -> Handlers:
+    """gRPC handlers of the calls with many requests and answers."""
+
+    def talking(path: str, talk: Talk) -> Handler:
+        async def answer(read: Read, context: Context) -> None:
+            async def write(data: bytes) -> None:
+                try:
+                    await context.write(data)
+                except grpc.aio.BaseError as error:
+                    raise BrokerUnreachable("the caller has gone") from error
+
+            await talk(read, write)
+
+        return many_answers(path, answer, in_flight, enter, is_slow=True)
+
+    found = [each for feature in native_features() for each in feature.streams.items()]
+    return Handlers({path: talking(path, of(service)) for path, of in found})
 
 
 def _asked(row: Row[Any, Any], method: Method, decoding: Decoding[Row[Any, Any]]) -> Answer:

@@ -662,7 +662,7 @@ class LevelStatus(_message.Message):
     def __init__(self, level: _Optional[int] = ..., delay: _Optional[str] = ..., pending: _Optional[int] = ..., next_due_ms: _Optional[int] = ..., delivered: _Optional[int] = ..., lateness_p50_ms: _Optional[int] = ..., lateness_p99_ms: _Optional[int] = ..., lateness_max_ms: _Optional[int] = ...) -> None: ...
 
 class GetBrokerStatusResponse(_message.Message):
-    __slots__ = ("version", "broker_name", "now_ms", "started_at_ms", "log_min_offset", "log_max_offset", "sent", "delivered", "retried", "dead", "parked_polls", "levels", "disk_used_ratio", "is_disk_full", "pinned_by_level", "pinned_deliver_at_ms", "pinned_physical_offset", "pinned_bytes", "cancelled", "fired", "rescheduled", "undeliverable", "warnings", "name_servers", "registered", "disk_bytes", "archives")
+    __slots__ = ("version", "broker_name", "now_ms", "started_at_ms", "log_min_offset", "log_max_offset", "sent", "delivered", "retried", "dead", "parked_polls", "levels", "disk_used_ratio", "is_disk_full", "pinned_by_level", "pinned_deliver_at_ms", "pinned_physical_offset", "pinned_bytes", "cancelled", "fired", "rescheduled", "undeliverable", "warnings", "name_servers", "registered", "disk_bytes", "archives", "replication")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -690,6 +690,7 @@ class GetBrokerStatusResponse(_message.Message):
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     DISK_BYTES_FIELD_NUMBER: _ClassVar[int]
     ARCHIVES_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
     version: str
     broker_name: str
     now_ms: int
@@ -717,7 +718,108 @@ class GetBrokerStatusResponse(_message.Message):
     registered: _containers.RepeatedCompositeFieldContainer[RegisteredBroker]
     disk_bytes: int
     archives: _containers.RepeatedCompositeFieldContainer[ArchiveStatus]
-    def __init__(self, version: _Optional[str] = ..., broker_name: _Optional[str] = ..., now_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., retried: _Optional[int] = ..., dead: _Optional[int] = ..., parked_polls: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[LevelStatus, _Mapping]]] = ..., disk_used_ratio: _Optional[float] = ..., is_disk_full: bool = ..., pinned_by_level: _Optional[int] = ..., pinned_deliver_at_ms: _Optional[int] = ..., pinned_physical_offset: _Optional[int] = ..., pinned_bytes: _Optional[int] = ..., cancelled: _Optional[int] = ..., fired: _Optional[int] = ..., rescheduled: _Optional[int] = ..., undeliverable: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ..., name_servers: _Optional[_Iterable[_Union[NameServerStatus, _Mapping]]] = ..., registered: _Optional[_Iterable[_Union[RegisteredBroker, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., archives: _Optional[_Iterable[_Union[ArchiveStatus, _Mapping]]] = ...) -> None: ...
+    replication: _containers.RepeatedCompositeFieldContainer[ReplicationStatus]
+    def __init__(self, version: _Optional[str] = ..., broker_name: _Optional[str] = ..., now_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., retried: _Optional[int] = ..., dead: _Optional[int] = ..., parked_polls: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[LevelStatus, _Mapping]]] = ..., disk_used_ratio: _Optional[float] = ..., is_disk_full: bool = ..., pinned_by_level: _Optional[int] = ..., pinned_deliver_at_ms: _Optional[int] = ..., pinned_physical_offset: _Optional[int] = ..., pinned_bytes: _Optional[int] = ..., cancelled: _Optional[int] = ..., fired: _Optional[int] = ..., rescheduled: _Optional[int] = ..., undeliverable: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ..., name_servers: _Optional[_Iterable[_Union[NameServerStatus, _Mapping]]] = ..., registered: _Optional[_Iterable[_Union[RegisteredBroker, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., archives: _Optional[_Iterable[_Union[ArchiveStatus, _Mapping]]] = ..., replication: _Optional[_Iterable[_Union[ReplicationStatus, _Mapping]]] = ...) -> None: ...
+
+class ReplicationStatus(_message.Message):
+    __slots__ = ("role", "term", "peer", "is_connected", "end", "behind_bytes", "behind_since_ms", "alone_since_ms", "trouble")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    IS_CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    ALONE_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    role: str
+    term: int
+    peer: str
+    is_connected: bool
+    end: int
+    behind_bytes: int
+    behind_since_ms: int
+    alone_since_ms: int
+    trouble: str
+    def __init__(self, role: _Optional[str] = ..., term: _Optional[int] = ..., peer: _Optional[str] = ..., is_connected: bool = ..., end: _Optional[int] = ..., behind_bytes: _Optional[int] = ..., behind_since_ms: _Optional[int] = ..., alone_since_ms: _Optional[int] = ..., trouble: _Optional[str] = ...) -> None: ...
+
+class PromoteRequest(_message.Message):
+    __slots__ = ("force",)
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    force: bool
+    def __init__(self, force: bool = ...) -> None: ...
+
+class PromoteResponse(_message.Message):
+    __slots__ = ("lacking_bytes",)
+    LACKING_BYTES_FIELD_NUMBER: _ClassVar[int]
+    lacking_bytes: int
+    def __init__(self, lacking_bytes: _Optional[int] = ...) -> None: ...
+
+class SwitchRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SwitchResponse(_message.Message):
+    __slots__ = ("master",)
+    MASTER_FIELD_NUMBER: _ClassVar[int]
+    master: str
+    def __init__(self, master: _Optional[str] = ...) -> None: ...
+
+class ReplicationTerm(_message.Message):
+    __slots__ = ("number", "start", "id")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    start: int
+    id: str
+    def __init__(self, number: _Optional[int] = ..., start: _Optional[int] = ..., id: _Optional[str] = ...) -> None: ...
+
+class FollowRequest(_message.Message):
+    __slots__ = ("address", "end", "terms", "log_id", "log_file_bytes", "synced_end", "has_taken_over")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    LOG_ID_FIELD_NUMBER: _ClassVar[int]
+    LOG_FILE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SYNCED_END_FIELD_NUMBER: _ClassVar[int]
+    HAS_TAKEN_OVER_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    end: int
+    terms: _containers.RepeatedCompositeFieldContainer[ReplicationTerm]
+    log_id: str
+    log_file_bytes: int
+    synced_end: int
+    has_taken_over: bool
+    def __init__(self, address: _Optional[str] = ..., end: _Optional[int] = ..., terms: _Optional[_Iterable[_Union[ReplicationTerm, _Mapping]]] = ..., log_id: _Optional[str] = ..., log_file_bytes: _Optional[int] = ..., synced_end: _Optional[int] = ..., has_taken_over: bool = ...) -> None: ...
+
+class FollowResponse(_message.Message):
+    __slots__ = ("offset", "data", "crc", "term", "synced_end", "now_ms", "min_offset", "offsets", "hands_over", "log_id", "log_file_bytes", "is_alone")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    SYNCED_END_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    HANDS_OVER_FIELD_NUMBER: _ClassVar[int]
+    LOG_ID_FIELD_NUMBER: _ClassVar[int]
+    LOG_FILE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    IS_ALONE_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    data: bytes
+    crc: int
+    term: int
+    synced_end: int
+    now_ms: int
+    min_offset: int
+    offsets: bytes
+    hands_over: bool
+    log_id: str
+    log_file_bytes: int
+    is_alone: bool
+    def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ..., crc: _Optional[int] = ..., term: _Optional[int] = ..., synced_end: _Optional[int] = ..., now_ms: _Optional[int] = ..., min_offset: _Optional[int] = ..., offsets: _Optional[bytes] = ..., hands_over: bool = ..., log_id: _Optional[str] = ..., log_file_bytes: _Optional[int] = ..., is_alone: bool = ...) -> None: ...
 
 class ArchiveStatus(_message.Message):
     __slots__ = ("url", "owner", "term", "end", "archived_at_ms", "behind_bytes", "behind_since_ms", "lost_bytes", "trouble")

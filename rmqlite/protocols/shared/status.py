@@ -53,6 +53,7 @@ STATUS_NAMES: Final[dict[str, str]] = {
     errors.StoreUnavailable.code: "UNAVAILABLE",
     errors.DiskFull.code: "UNAVAILABLE",
     errors.FlushFailed.code: "UNAVAILABLE",
+    errors.NotMaster.code: "UNAVAILABLE",
     errors.BrokerClosing.code: "UNAVAILABLE",
     errors.Overloaded.code: "RESOURCE_EXHAUSTED",
     errors.BrokerUnreachable.code: "UNAVAILABLE",

@@ -139,6 +139,7 @@ CODES: Final[dict[str, Code]] = {
     errors.StoreUnavailable.code: Code.INTERNAL_SERVER_ERROR,
     errors.DiskFull.code: Code.TOO_MANY_REQUESTS,
     errors.FlushFailed.code: Code.MASTER_PERSISTENCE_TIMEOUT,
+    errors.NotMaster.code: Code.HA_NOT_AVAILABLE,
     errors.BrokerClosing.code: Code.TOO_MANY_REQUESTS,
     errors.Overloaded.code: Code.TOO_MANY_REQUESTS,
     errors.BrokerUnreachable.code: Code.PROXY_TIMEOUT,

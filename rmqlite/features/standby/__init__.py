@@ -1,0 +1,1 @@
+"""A second broker that has every acknowledged message, and can take over."""

@@ -1,0 +1,173 @@
+"""A store whose log follows another broker's.
+
+The other log comes as bytes.  Whole records of it are written as they are, and entered by the one
+walk: queues, key index, tables, progress of the schedule.  So an opening finds what an opening of
+the master's would.  Nothing else is ever appended here.
+"""
+
+from __future__ import annotations
+
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.records import record
+from rmqlite.kernel.records.record import BLANK_BYTES
+from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.store.deleted_topics import DELETED_TABLE, load_deleted
+from rmqlite.kernel.store.disk.files import Files
+from rmqlite.kernel.store.log.checksums import Point
+from rmqlite.kernel.store.log.log_walk import LogWalk
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.store.opening.recovery import LEVELS_TABLE, load_levels
+from rmqlite.kernel.store.tables.logged_tables import Logged, changes_in
+from rmqlite.kernel.store.walk import Redo
+from rmqlite.kernel.words.clock import Clock
+from rmqlite.kernel.words.errors import FlushFailed, NotMaster, StoreDamaged, StoreUnavailable
+from rmqlite.kernel.words.levels import LevelTable
+
+_SIZE_AND_PLACE = record.layout_of_fields("size", "magic", "physical_offset")
+
+
+class CopiedStore(MessageStore):
+    """The same folder as a master's; used by one thread."""
+
+    is_copy = True
+
+    def __init__(
+        self, config: BrokerConfig, files: Files, clock: Clock, *, is_marked: bool = True
+    ) -> None:
+        super().__init__(config, files, clock, is_marked=is_marked)
+        self._redo = self._new_redo()
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Forget the beginning of a record that has not come whole."""
+        self._at = self._log.end
+        """Where the bytes of `_rest` lie, which are no whole record yet."""
+        self._rest = bytearray()
+        self._blank: list[tuple[int, list[bytes]]] = []
+        """The blank behind the last record, which is written with the next one."""
+
+    @property
+    def wanted(self) -> int:
+        """The physical offset of the next byte to receive()."""
+        return self._at + len(self._rest)
+
+    def begin_at(self, physical_offset: int) -> None:
+        """Let an empty log begin there, at the beginning of a file."""
+        self._log.begin_at(physical_offset, 0)
+        self._log.sums.last = Point(physical_offset, 0)
+        self.begin_again()
+
+    def receive(self, physical_offset: int, data: bytes) -> None:
+        """Enter the next bytes of the other log, as far as they are whole records.
+
+        Raises StoreUnavailable: nothing has changed, call begin_again().  Raises FlushFailed, also
+        for bytes that are no records.
+        """
+        if self._blank and physical_offset < self._at:
+            # What lies between the blank and the end of its file.
+            return
+        if physical_offset != self.wanted:
+            reason = f"the bytes at {physical_offset} came, not those at {self.wanted}"
+            raise StoreUnavailable("copy", str(self._root), reason)
+        self._rest += data
+        size = _whole_bytes(self._rest, self._at)
+        if size:
+            self._enter(bytes(self._rest[:size]))
+            self._at += size
+            del self._rest[:size]
+        room = self.log_file_bytes - self._at % self.log_file_bytes
+        if self._rest[:BLANK_BYTES] == record.encode_blank(room):
+            self._blank = [(self._at, [record.encode_blank(room)])]
+            self._at += room
+            self._rest.clear()
+
+    def log_tables(self) -> None:
+        """The master's log has everything, or will have."""
+
+    def carry_tables(self, end: int) -> None:
+        """The master carries them."""
+
+    def change_levels(
+        self,
+        table: LevelTable,  # noqa: ARG002
+        *,
+        is_configured: bool = False,
+    ) -> None:
+        """The levels are the master's, whatever this broker's broker.conf says."""
+        if not is_configured:
+            raise NotMaster("")
+
+    def _enter(self, data: bytes) -> None:
+        begin = self._log.end
+        try:
+            self._log.write_runs([*self._blank, (self._at, [data])])
+        except FlushFailed as error:
+            self._failure = error
+            raise
+        self._blank, end = [], self._log.end
+        try:
+            for found, change in changes_in(self._log.segments, begin, end):
+                self._walk(begin, found.end)
+                begin = found.end
+                if change is not None:
+                    self._change(change)
+            self._walk(begin, end)
+        except (StoreUnavailable, StoreDamaged) as error:
+            # Queues lack records that the log has: only an opening mends that.
+            self._failure = FlushFailed(f"records cannot be entered: {error}")
+            raise self._failure from error
+
+    def _walk(self, begin: int, end: int) -> None:
+        walk = LogWalk(self._log.segments, begin, end, check_bodies=True, take=self._take_plain)
+        for window in walk:
+            for head in window.heads:
+                for each in self._dispatch.indexed([Record(head, window.data)]):
+                    self._redo.enter(each)
+                self._note(1, head.store_timestamp_ms)
+        if walk.is_stuck:
+            raise self._log.damage(walk.position, "a record")
+        self._redo.write()
+        self._dispatch.changed |= self._redo.entered
+
+    def _take_plain(self, data: bytes, at: int, base: int) -> int:
+        plain = self._redo.plain(data, at, base, len(data))
+        self._dispatch.index.add(plain.keyed)
+        self._note(len(plain.keyed), plain.newest_timestamp_ms)
+        return plain.at
+
+    def _note(self, count: int, newest_ms: int) -> None:
+        self._appended += count
+        self._log.newest_timestamp_ms = max(self._log.newest_timestamp_ms, newest_ms)
+
+    def _change(self, change: Logged) -> None:
+        """Let a change of a table be in force, as it was on the master from there on."""
+        dispatch = self._dispatch
+        self.tables.put_rows(change.table, change.rows)
+        self.tables.logged_end = self._log.end
+        if change.table == LEVELS_TABLE:
+            dispatch.levels = load_levels(self.tables, dispatch.levels.current)
+        if change.table == DELETED_TABLE:
+            before, after = dispatch.deleted.topics, load_deleted(self.tables)
+            dispatch.deleted = after
+            for key, queue in list(dispatch.queues.items()):
+                topic = key[0]
+                if topic in after.topics and before.get(topic) != after.topics[topic]:
+                    queue.empty(queue.max_offset)
+                elif topic in before and topic not in after.topics:
+                    dispatch.forget(key)
+            self._redo = self._new_redo()
+
+    def _new_redo(self) -> Redo:
+        return Redo(self._dispatch, self._log)
+
+
+def _whole_bytes(data: bytearray, base: int) -> int:
+    """The length of the whole records at the beginning of the log's bytes from base on."""
+    at = 0
+    while len(data) - at >= record.RECORD_BYTES_MIN:
+        size, magic, place = _SIZE_AND_PLACE.unpack_from(data, at)
+        is_whole = record.RECORD_BYTES_MIN <= size <= len(data) - at
+        if magic != record.MAGIC or place != base + at or not is_whole:
+            break
+        at += size
+    return at

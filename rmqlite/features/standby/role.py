@@ -1,0 +1,83 @@
+"""The role of a broker: as broker.conf says, until somebody promotes, or hands over.
+
+That is noted in config/replication.json, which counts while brokerRole and masterAddress of
+broker.conf stay as they were then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from rmqlite.features.standby.table_shapes import ROLE_TABLE, RoleTable
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.store.disk.files import Files, SystemFiles
+from rmqlite.kernel.store.tables import tables
+
+SLAVE: Final = "SLAVE"
+Name = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRole:
+    """master_address: of the broker that a standby follows.
+
+    log_id: the id of the first term of the log that it copies; empty: it has nothing yet.
+    alone_since_ms: since when a master has the only copy, 0: a standby has all.  cut_at: where the
+    log ends at the next start, because the master's goes on otherwise; -1: where it does.
+    """
+
+    name: Name
+    master_address: str = ""
+    log_id: str = ""
+    alone_since_ms: int = 0
+    cut_at: int = -1
+
+
+def role_of(config: BrokerConfig) -> BrokerRole:
+    """The role in force.  Raises StoreDamaged."""
+    own = config.broker_role, config.master_address
+    known = tables.load_as(SystemFiles(), _path(config), RoleTable)
+    if known is None or own not in (known.configured, (known.role, known.master_address)):
+        return BrokerRole(*own)
+    address, log_id = known.master_address, known.log_id
+    return BrokerRole(known.role, address, log_id, known.alone_since_ms, known.cut_at)
+
+
+def in_role(config: BrokerConfig) -> BrokerConfig:
+    """The configuration with the role in force.  Raises StoreDamaged."""
+    role = role_of(config)
+    return config.model_copy(
+        update={"broker_role": role.name, "master_address": role.master_address}
+    )
+
+
+def save_role(config: BrokerConfig, role: BrokerRole, files: Files | None = None) -> None:
+    """Note the role from the next start on; it is on disk then.
+
+    config: broker.conf's, or with the role in force.  Raises StoreUnavailable.
+    """
+    files = files or SystemFiles()
+    own: tuple[str, str] = (config.broker_role, config.master_address)
+    known = tables.load_as(files, _path(config), RoleTable)
+    if known is not None and own == (known.role, known.master_address):
+        own = known.configured
+    tree = {
+        "configured": own,
+        "role": role.name,
+        "masterAddress": role.master_address,
+        "logId": role.log_id,
+        "aloneSinceMs": role.alone_since_ms,
+        "cutAt": role.cut_at,
+    }
+    files.replace(_path(config), tables.encode(tree))
+
+
+def master_name(config: BrokerConfig) -> Name:
+    """The role of this broker when it is the master."""
+    return "SYNC_MASTER" if config.in_sync_replicas == 2 else "ASYNC_MASTER"
+
+
+def _path(config: BrokerConfig) -> Path:
+    return config.store_path / "config" / ROLE_TABLE

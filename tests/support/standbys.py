@@ -1,0 +1,117 @@
+"""A master and its standby, each a process of its own."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from rmqlite.client.admin_client import AdminClient
+from rmqlite.client.consuming.pull_consumer import PullConsumer
+from rmqlite.client.credentials import Credentials
+from rmqlite.kernel.requests.broker import ReplicationStatus
+from rmqlite.kernel.words.errors import Unavailable
+from rmqlite.testing import BrokerProcess
+from tests.support.broker_processes import OF_ANY_DISK, free_port
+from tests.support.eventually import eventually
+
+SMALL: Final = {
+    **OF_ANY_DISK,
+    "mappedFileSizeCommitLog": str(1 << 20),
+    "maxMessageSize": str(1 << 19),
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "4000",
+    "mappedFileSizeConsumeQueue": "6000",
+}
+"""Log files of 1 MiB."""
+
+
+class Pair:
+    """`first` begins as the master, `second` as its standby; both wait for two copies."""
+
+    def __init__(
+        self, folder: Path, *, credentials: tuple[str, str] = ("", ""), **settings: str
+    ) -> None:
+        """credentials: of an administrator, if there are accounts."""
+        self._credentials = Credentials(*credentials)
+        addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+        both = {**SMALL, "inSyncReplicas": "2", **settings}
+        roles = ({"brokerRole": "SYNC_MASTER"}, {"brokerRole": "SLAVE"})
+        self._settings = {
+            folder / name: {
+                **both,
+                **role,
+                "grpcPort": own.rpartition(":")[2],
+                "masterAddress": other,
+            }
+            for name, role, own, other in zip(
+                ("first", "second"), roles, addresses, addresses[::-1], strict=True
+            )
+        }
+        self.first, self.second = [
+            BrokerProcess(path, conf) for path, conf in self._settings.items()
+        ]
+        self.endpoints = ",".join(addresses)
+
+    def settings(self, broker: BrokerProcess) -> dict[str, str]:
+        """The keys of its broker.conf that are not chosen by it."""
+        return self._settings[broker.folder]
+
+    def __enter__(self) -> Pair:
+        with ExitStack() as started:
+            started.enter_context(self.first)
+            started.enter_context(self.second)
+            started.pop_all()
+        wait_for_copy(self.first, self._credentials)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in (self.first, self.second):
+            each.stop()
+
+
+def replication(broker: BrokerProcess, credentials: Credentials | None = None) -> ReplicationStatus:
+    """What a broker says of the other copy."""
+    with AdminClient(broker.endpoint, credentials=credentials) as admin:
+        (status,) = admin.broker_status().replication
+        return status
+
+
+def wait_for_copy(master: BrokerProcess, credentials: Credentials | None = None) -> None:
+    """Return when the standby has all."""
+
+    def has_all() -> bool:
+        try:
+            status = replication(master, credentials)
+        except Unavailable:
+            return False
+        return status.is_connected and not status.behind_bytes and not status.trouble
+
+    eventually(has_all, "the standby has all")
+
+
+def log_bytes(broker: BrokerProcess) -> dict[str, bytes]:
+    """The files of a stopped broker's log, without their marks."""
+    found = sorted((broker.store / "commitlog").iterdir())
+    return {path.name: path.read_bytes()[: (1 << 20) - 512] for path in found}
+
+
+def bodies_of(broker: BrokerProcess, topic: str) -> list[bytes]:
+    """All bodies in a topic's queues."""
+    with PullConsumer(broker.endpoint, "reader") as consumer:
+        found = []
+        for queue in consumer.queues(topic):
+            at = 0
+            while messages := (pulled := consumer.pull(queue.topic, queue.queue_id, at)).messages:
+                found += [each.body for each in messages]
+                at = pulled.next_offset
+        return found
+
+
+def is_master(endpoint: str) -> bool:
+    """Does the broker there say that it is the master?"""
+    try:
+        with AdminClient(endpoint) as admin:
+            return admin.broker_status().replication[0].role != "SLAVE"
+    except Unavailable:
+        return False
