@@ -282,21 +282,29 @@ class Leading:
             await session.write(frame.to_bytes())
 
     async def _take_acks(self, session: StandbyCall, read: Read) -> None:
-        while (data := await read()) is not None:
-            frame = read_follower(data)
-            if frame.synced_end > session.sent:
-                log.error("a standby says that it has what was not sent peer=%s", self._peer)
-                break
-            is_done = frame.synced_end > session.acked or session.acked == self._store.end
-            session.acked = self._acked = max(session.acked, frame.synced_end)
-            if is_done:
-                self._heard_s = elapsed_s()
-            if frame.has_taken_over:
-                session.took_over.set()
-            self._take_copy(session)
+        """Until the call ends.  Raises InvalidValue, for a frame that is none."""
+        try:
+            while (data := await read()) is not None and self._take_ack(session, data):
+                pass
+        finally:
+            session.is_over = True
             session.wake.set()
-        session.is_over = True
+
+    def _take_ack(self, session: StandbyCall, data: bytes) -> bool:
+        """False: what it says cannot be."""
+        frame = read_follower(data)
+        if frame.synced_end > session.sent:
+            log.error("a standby says that it has what was not sent peer=%s", self._peer)
+            return False
+        is_done = frame.synced_end > session.acked or session.acked == self._store.end
+        session.acked = self._acked = max(session.acked, frame.synced_end)
+        if is_done:
+            self._heard_s = elapsed_s()
+        if frame.has_taken_over:
+            session.took_over.set()
+        self._take_copy(session)
         session.wake.set()
+        return True
 
     def _take_copy(self, session: StandbyCall) -> None:
         """Count what the standby has."""

@@ -6,6 +6,7 @@ window, which both brokers keep.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -112,13 +113,13 @@ def pack_offsets(tree: Tree) -> bytes:
     return zlib.compress(json.dumps(tree).encode(), 1)
 
 
-def unpack_offsets(data: bytes) -> Tree:
+def unpack_offsets(body: bytes) -> Tree:
     """The same back.  Raises InvalidValue."""
     try:
-        text = zlib.decompressobj().decompress(data, OFFSETS_BYTES_MAX)
+        text = zlib.decompressobj().decompress(body, OFFSETS_BYTES_MAX)
         tree: Tree = validated(ConsumerOffsetsTable, json.loads(text)).model_dump(by_alias=True)
     except (ValueError, zlib.error, WrongValue) as error:
-        raise InvalidValue("offsets", f"{len(data)} bytes", f"committed offsets: {error}") from None
+        raise InvalidValue("offsets", f"{len(body)} bytes", f"committed offsets: {error}") from None
     return tree
 
 
@@ -136,7 +137,7 @@ async def followed(config: BrokerConfig, access: Access) -> AsyncIterator[tuple[
             yield read, call.write
         except grpc.aio.AioRpcError as error:
             raise _why(error, config.master_address) from error
-        except grpc.aio.UsageError as error:
+        except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
             # The call had ended before a frame was written.
             raise error_from_status("UNAVAILABLE", config.master_address) from error
         finally:
