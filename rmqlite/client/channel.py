@@ -155,7 +155,7 @@ class Connection(Closing):
         self._at = 0
         """Which of the endpoints is asked now."""
         if channel is None:
-            self._endpoints = [Endpoint.parse(each) for each in endpoint.split(",")]
+            self._endpoints = Endpoint.parse_all(endpoint)
             if self._credentials.ca and any(each.is_tls for each in self._endpoints):
                 _check_ca(self._credentials.ca)
         else:

@@ -110,6 +110,11 @@ class Endpoint:
             raise InvalidValue(PROXY_VARIABLE, proxy.rpartition("@")[2], "http://host:port")
         return cls(text, address, is_tls, "" if address.startswith(_UNIX) else proxy)
 
+    @classmethod
+    def parse_all(cls, text: str) -> list[Endpoint]:
+        """Of a master and its standby, with a comma between them.  Raises InvalidValue."""
+        return [cls.parse(each) for each in (text.split(",") if isinstance(text, str) else [text])]
+
     def error(self, status_name: str, details: str, *, has_met: bool) -> RmqliteError:
         """The error of a call that ended with a gRPC status of gRPC itself.
 

@@ -42,7 +42,7 @@ SIZES: Final = {
     "features.standby": Size(1_290, 11),
     "features.transactions": Size(759, 7),
     "cli": Size(11_935, 58),
-    "client": Size(5_824, 26),
+    "client": Size(5_829, 26),
     "protocols": Size(15_215, 73),
     "rmqlite": Size(172, 4),
     "spark": Size(7_786, 41),
