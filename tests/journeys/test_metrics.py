@@ -25,6 +25,7 @@ from rmqlite.client import (
     StoredMessage,
     reconsume_later,
 )
+from rmqlite.features.native import native_features
 from rmqlite.kernel.words.errors import BrokerUnreachable
 from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.bytes.rpcs import native_services
@@ -196,4 +197,6 @@ def test_reflection_tells_what_can_be_called(start_broker: StartBroker) -> None:
         for service in services:
             methods = set(pool.FindServiceByName(service).methods_by_name)
             paths = {f"/{service}/{method}" for method in methods}
-            assert paths == {row.path for row in all_rows() if f"/{service}/" in row.path}
+            streams = [path for feature in native_features() for path in feature.streams]
+            known_paths = [*(row.path for row in all_rows()), *streams]
+            assert paths == {path for path in known_paths if f"/{service}/" in path}
