@@ -166,6 +166,7 @@ class Following:
             terms_of(store),
             role.log_id,
             store.log_file_bytes,
+            store.synced_end,
         )
         await write(hello.to_bytes())
         async with asyncio.timeout(_FIRST_S):

@@ -54,7 +54,9 @@ class StandbyCall:
     def __init__(self, first: FollowerFrame, begin: int, write: Write) -> None:
         self.address = first.address
         self.write = write
-        self.sent = self.acked = begin
+        self.sent = begin
+        # After a lost connection it may have what its disk has not.
+        self.acked = min(begin, first.synced_end) if first.end else begin
         self.wake = asyncio.Event()
         self.took_over = asyncio.Event()
         self.sending = asyncio.Lock()

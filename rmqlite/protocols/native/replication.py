@@ -51,7 +51,7 @@ class LogTerm(NamedTuple):
 
 
 class FollowerFrame(NamedTuple):
-    """What a standby says.  All but the last two are only in its first frame."""
+    """What a standby says.  The first five are only in its first frame."""
 
     address: str = ""
     end: int = 0
