@@ -111,11 +111,15 @@ def replication_table(status: BrokerStatus) -> Table:
     return table("standby", _REPLICATION, rows)
 
 
-def _replication_row(copy: ReplicationStatus, now_ms: int) -> TableRow:
-    """BEHIND: what the standby lacks, and since when."""
+def _behind(copy: ReplicationStatus | ArchiveStatus, now_ms: int) -> Tone:
+    """What a copy lacks, and since when."""
     behind = size_text(copy.behind_bytes)
     if copy.behind_since_ms:
         behind += f" for {span_text(now_ms - copy.behind_since_ms)}"
+    return cell(behind, BAD if copy.trouble else "")
+
+
+def _replication_row(copy: ReplicationStatus, now_ms: int) -> TableRow:
     alone_ms = copy.alone_since_ms
     return row(
         copy.role,
@@ -124,7 +128,7 @@ def _replication_row(copy: ReplicationStatus, now_ms: int) -> TableRow:
         copy.peer or NOTHING,
         cell("yes" if copy.is_connected else "no", "" if copy.is_connected else BAD),
         copy.end or NOTHING,
-        cell(behind, BAD if copy.trouble else ""),
+        _behind(copy, now_ms),
         cell(span_text(now_ms - alone_ms), WARN) if alone_ms else NOTHING,
     )
 
@@ -140,10 +144,7 @@ def _name_server_row(server: NameServerStatus, now_ms: int) -> TableRow:
 
 
 def _archive_row(archive: ArchiveStatus, now_ms: int) -> TableRow:
-    """LAST: when something was archived; BEHIND: what is not, and since when."""
-    behind = size_text(archive.behind_bytes)
-    if archive.behind_since_ms:
-        behind += f" for {span_text(now_ms - archive.behind_since_ms)}"
+    """LAST: when something was archived."""
     last_ms = archive.archived_at_ms
     return row(
         archive.url,
@@ -152,7 +153,7 @@ def _archive_row(archive: ArchiveStatus, now_ms: int) -> TableRow:
         archive.term or NOTHING,
         archive.end,
         f"{span_text(now_ms - last_ms)} ago" if last_ms else NOTHING,
-        cell(behind, BAD if archive.trouble else ""),
+        _behind(archive, now_ms),
     )
 
 
