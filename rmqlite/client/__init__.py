@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from rmqlite.client.consuming.pull_consumer import PullConsumer
     from rmqlite.client.consuming.push_consumer import PushConsumer
     from rmqlite.client.consuming.queue_reader import ConsumeFrom
+    from rmqlite.client.consuming.simple_consumer import LeasedMessage, SimpleConsumer
     from rmqlite.client.credentials import Credentials
     from rmqlite.client.producer import Producer
     from rmqlite.client.raw import RawReader
@@ -135,6 +136,7 @@ __all__ = [
     "ImportRequest",
     "ImportedDeadLetter",
     "JobState",
+    "LeasedMessage",
     "LevelTimeline",
     "Listener",
     "Message",
@@ -167,6 +169,7 @@ __all__ = [
     "RedriveSpec",
     "ScheduleAction",
     "SendResult",
+    "SimpleConsumer",
     "StoredMessage",
     "TopicLoss",
     "reconsume_later",
@@ -179,6 +182,7 @@ _WITH_CALLS: Final = (
     "consuming.pull_consumer",
     "consuming.push_consumer",
     "consuming.queue_reader",
+    "consuming.simple_consumer",
     "credentials",
     "producer",
     "raw",

@@ -29,7 +29,8 @@ class Row(Generic[Q, A]):
     service, name: of the proto.  bytes_max: of a request; None: it has bodies, and may be as large
     as a send.  is_short: it waits for the disk, many at a time, and its answer is no longer than
     its request or only some bytes; each other call makes its answer alone among those of its
-    connection.  may_park: it waits if there is no message, or no other assignment.  has_host:
+    connection.  may_park: it waits if there is no message, or no other assignment.  looks: its
+    answer is messages, and its method is given what bounds those that are looked at.  has_host:
     its answer depends on the caller's address.
     """
 
@@ -40,6 +41,7 @@ class Row(Generic[Q, A]):
     bytes_max: int | None = SMALL_REQUEST_BYTES_MAX
     is_short: bool = False
     may_park: bool = False
+    looks: bool = False
     has_host: bool = False
     path: str = field(init=False)
 

@@ -85,6 +85,7 @@ FOLDERS = {
     "name_server": 1,
     "operating": 5,
     "raw_log": 2,
+    "simple_consumer": 2,
     "redrive": 4,
     "sql": 0,
     "standby": 3,

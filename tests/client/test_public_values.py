@@ -27,12 +27,14 @@ CLIENTS = {
     "PullConsumer",
     "PushConsumer",
     "RawReader",
+    "SimpleConsumer",
     "AsyncAdmin",
     "AsyncDeadLetterAdmin",
     "AsyncProducer",
     "AsyncPushConsumer",
     "AsyncRedriveAdmin",
     "AsyncScheduleAdmin",
+    "AsyncSimpleConsumer",
 }
 PUBLIC = {
     name: getattr(module, name)

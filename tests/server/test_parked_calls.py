@@ -18,6 +18,11 @@ import grpc.aio
 import pytest
 
 from rmqlite.features.rows import LIST_REQUEST_BYTES_MAX, SMALL_REQUEST_BYTES_MAX
+from rmqlite.features.simple_consumer.requests import (
+    RECEIVE,
+    RECEIVE_BYTES_MAX,
+    SubscribedReceive,
+)
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
 from rmqlite.kernel.requests.messages import PullRequest
@@ -165,7 +170,8 @@ def check(each_bytes: float) -> None:
 def test_every_call_that_waits_is_tried() -> None:
     """A new one needs a place among those below."""
     waits = {rpc for rpc in all_rows() if "wait_ms" in getattr(rpc.request, "__slots__", ())}
-    assert waits == {rpc for rpc in all_rows() if rpc.may_park} == {rpcs.PULL, rpcs.HEARTBEAT}
+    parking = {rpc for rpc in all_rows() if rpc.may_park}
+    assert waits == parking == {rpcs.PULL, rpcs.HEARTBEAT, RECEIVE}
     waits_v2 = {
         rpc
         for rpc in v2_rpcs.ALL
@@ -173,15 +179,22 @@ def test_every_call_that_waits_is_tried() -> None:
     }
     assert waits_v2 == {v2_rpcs.RECEIVE_MESSAGE, v2_rpcs.PULL_MESSAGE, v2_rpcs.TELEMETRY}
     times = {"suspend_timeout_millis", "poll_time"}
-    parking = {
+    by_code = {
         code for code, row in ANSWERED.items() if times & {each.name for each in row.fields.columns}
     }
-    assert parking == PARKING == set(PARKED)
+    assert by_code == PARKING == set(PARKED)
 
 
 def native_pull(_: int) -> bytes:
     asked = PullRequest(GROUP, TOPIC, 0, 1, EXPRESSION, wait_ms=WAIT_MS)
     return filled(rpc_of(rpcs.PULL).encode_request(asked), SMALL_REQUEST_BYTES_MAX)
+
+
+def native_receive(number: int) -> bytes:
+    sql = " OR ".join(["some_name = 1"] * 200)
+    topics = (Subscription(TOPIC, EXPRESSION), Subscription("bills", sql=sql))
+    asked = SubscribedReceive("one-by-one", f"c-{number}", topics, 32, 60_000, WAIT_MS)
+    return filled(rpc_of(RECEIVE).encode_request(asked), RECEIVE_BYTES_MAX)
 
 
 def subscriptions() -> tuple[Subscription, ...]:
@@ -195,6 +208,7 @@ def test_a_pull_and_a_heartbeat_of_rmqlites_own_clients(tmp_path: Path) -> None:
     """Of a heartbeat only the table of members has the subscriptions."""
     under_test = BrokerUnderTest(tmp_path, subscription_bytes_max=1 << 26)
     create_topic(under_test, TOPIC)
+    create_topic(under_test, "bills")
     under_test.send(Message(TOPIC, b"x"))
 
     async def scenario(server: Served, _: object) -> None:
@@ -211,6 +225,15 @@ def test_a_pull_and_a_heartbeat_of_rmqlites_own_clients(tmp_path: Path) -> None:
 
         check(await cost(pull))
         await pulls.end()
+
+        receives = Parked(handlers, RECEIVE.path, lambda _: ())
+
+        async def receive(number: int) -> None:
+            before = waiting.count
+            await receives.park(native_receive, number, lambda _: waiting.count > before)
+
+        check(await cost(receive))
+        await receives.end()
 
         wanted = subscriptions()
         members = [HeartbeatRequest(GROUP, f"c-{each}", wanted) for each in range(WARM + CALLS)]

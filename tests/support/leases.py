@@ -7,7 +7,7 @@ from typing import Any
 from rmqlite.features.leases.leases import Leases
 from rmqlite.features.leases.requests import (
     AckRequest,
-    DeadRequest,
+    FailRequest,
     Handle,
     InvisibleChange,
     ReceiveRequest,
@@ -62,7 +62,8 @@ class Consumer:
         return changed
 
     def bury(self, handle: Handle, reason: str = "") -> None:
-        self.broker.broker[Leases].forward(DeadRequest(self.group, self.topic, handle, reason))
+        failed = FailRequest(self.group, self.topic, handle, reason, is_dead=True)
+        self.broker.broker[Leases].fail(failed)
         self.broker.sync()
 
     def is_valid(self, handle: Handle) -> bool:

@@ -24,7 +24,7 @@ from rmqlite.features.leases.leases import Leases
 from rmqlite.features.leases.requests import (
     AckRequest,
     AssignmentQuery,
-    DeadRequest,
+    FailRequest,
     Handle,
     InvisibleChange,
     ReceiveRequest,
@@ -125,7 +125,8 @@ WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("ModeCalls.change_mode", (RequestModeChange(NEW, "orders", RequestMode.POP),)),
     ("LeaseCalls.ack", (AckRequest(HOLDERS, "orders", (HELD,)),)),
     ("LeaseCalls.change", (InvisibleChange(HOLDERS, "orders", HELD, 2_000),)),
-    ("LeaseCalls.forward", (DeadRequest(HOLDERS, "orders", HELD),)),
+    ("LeaseCalls.fail", (FailRequest(HOLDERS, "orders", HELD, is_dead=True),)),
+    ("LeaseCalls.receive_any", ([ReceiveRequest(NEW, "orders", "c", invisible_ms=1)],)),
     ("LeaseCalls.release", (HOLDERS, "holder")),
     ("DeadLetterCalls.purge", (PurgeRequest(GROUP),)),
     ("RedriveCalls.start", (RedriveRequest(RedriveSpec(GROUP), "another"),)),

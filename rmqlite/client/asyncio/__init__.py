@@ -12,6 +12,7 @@ from rmqlite.client.asyncio.producer import (
     AsyncScheduleAdmin,
 )
 from rmqlite.client.asyncio.push_consumer import AsyncPushConsumer
+from rmqlite.client.asyncio.simple_consumer import AsyncSimpleConsumer
 from rmqlite.client.consuming.listener import AsyncListener
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "AsyncPushConsumer",
     "AsyncRedriveAdmin",
     "AsyncScheduleAdmin",
+    "AsyncSimpleConsumer",
 ]

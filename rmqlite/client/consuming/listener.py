@@ -158,7 +158,7 @@ def failure_of(listener: object, message: StoredMessage, error: BaseException) -
         message.message_id,
         exc_info=error,
     )
-    return reconsume_later(reason=_cut(_described(error)))
+    return reconsume_later(reason=reason_text(error))
 
 
 def result_of(returned: object, listener: object) -> ConsumeResult:
@@ -174,7 +174,7 @@ def result_of(returned: object, listener: object) -> ConsumeResult:
         )
     if returned.is_success:
         return returned
-    return reconsume_later(delay_level=returned.delay_level, reason=_cut(returned.reason))
+    return reconsume_later(delay_level=returned.delay_level, reason=reason_text(returned.reason))
 
 
 def _runs_later(function: object) -> bool:
@@ -200,13 +200,11 @@ def name_of(listener: object) -> str:
     return str(getattr(listener, "__qualname__", type(listener).__qualname__))
 
 
-def _described(error: BaseException) -> str:
-    text = text_of_error(error)
-    return type(error).__name__ if text is None else f"{type(error).__name__}: {text}"
-
-
-def _cut(reason: str) -> str:
+def reason_text(reason: str | BaseException) -> str:
     """At most REASON_BYTES_MAX bytes, without characters that UTF-8 cannot encode."""
+    if isinstance(reason, BaseException):
+        name, text = type(reason).__name__, text_of_error(reason)
+        reason = name if text is None else f"{name}: {text}"
     return encodable(reason).encode()[:REASON_BYTES_MAX].decode("utf-8", "ignore")
 
 

@@ -114,11 +114,13 @@ class Ending:
         queue: LeasedQueue,
         offsets: Sequence[int],
         *,
-        delay_ms: int = 0,
+        delay_ms: int | None = 0,
         is_dead: bool = False,
         reason: str = "",
     ) -> None:
         """Messages have failed: each is a retry, a dead letter, or visible again in its place.
+
+        delay_ms: of a retry; None: as the group's policy says.
 
         Raises what Failing.record() raises, and StoreUnavailable: then they stay leased.
         """

@@ -29,10 +29,8 @@ from rmqlite.features.leases.leased_queue import (
     handle_of,
 )
 from rmqlite.features.leases.requests import (
-    INVISIBLE_MS_MAX,
-    RECEIVE_MESSAGES_MAX,
     AckRequest,
-    DeadRequest,
+    FailRequest,
     Handle,
     InvisibleChange,
     ReceiveRequest,
@@ -54,7 +52,12 @@ from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.requests.topics import Queue, TopicInfo
 from rmqlite.kernel.tables.topics import check_queue
 from rmqlite.kernel.words.errors import HandleInvalid, InvalidValue, Overloaded, StoreUnavailable
-from rmqlite.kernel.words.limits import CLIENT_ID_BYTES_MAX, check_length
+from rmqlite.kernel.words.limits import (
+    CLIENT_ID_BYTES_MAX,
+    INVISIBLE_MS_MAX,
+    RECEIVE_MESSAGES_MAX,
+    check_length,
+)
 from rmqlite.kernel.words.names import check_leased, retry_topic
 
 ATTEMPT_ID_BYTES_MAX: Final = 64
@@ -259,11 +262,17 @@ class Leases:
         self.table.drop_if_empty(lease)
         return handle_of(changed, queue, offset)
 
-    def forward(self, request: DeadRequest) -> None:
-        """A message is a dead letter now.  Raises HandleInvalid, StoreUnavailable."""
+    def fail(self, request: FailRequest) -> None:
+        """A message is a retry, or a dead letter.  Raises HandleInvalid, StoreUnavailable."""
         queue, _ = self._found(request.group, request.topic, request.handle)
-        offset = request.handle.queue_offset
-        self.ending.fail(request.group, queue, [offset], is_dead=True, reason=request.reason)
+        self.ending.fail(
+            request.group,
+            queue,
+            [request.handle.queue_offset],
+            delay_ms=request.delay_ms,
+            is_dead=request.is_dead,
+            reason=request.reason,
+        )
 
     def release(self, group: str, client_id: str) -> Steps[None]:
         """What a client has leased is visible again, and has not failed; in steps."""

@@ -15,12 +15,10 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from rmqlite.kernel.words.errors import HandleInvalid
+from rmqlite.kernel.words.limits import RECEIVE_MESSAGES_MAX
 
 NONCE_BITS: Final = 22
 PROOF_BYTES: Final = 12
-INVISIBLE_MS_MAX: Final = 12 * 3_600_000
-"""The longest that a message may be invisible without a word from its client."""
-RECEIVE_MESSAGES_MAX: Final = 32
 _PLACE: Final = struct.Struct(">Q?iq")
 
 
@@ -128,13 +126,19 @@ class InvisibleChange:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadRequest:
-    """The message can never be consumed: make it a dead letter of the group now."""
+class FailRequest:
+    """A consumer has failed a message.
+
+    delay_ms: when it comes again; None: as its group's retry policy says.  is_dead: it can never be
+    consumed, and is a dead letter of the group now.
+    """
 
     group: str
     topic: str
     handle: Handle
     reason: str = ""
+    delay_ms: int | None = None
+    is_dead: bool = False
 
 
 class RequestMode(StrEnum):

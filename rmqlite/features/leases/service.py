@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Final, NamedTuple
 
@@ -18,7 +18,7 @@ from rmqlite.features.leases.requests import (
     AckRequest,
     Assigned,
     AssignmentQuery,
-    DeadRequest,
+    FailRequest,
     Handle,
     InvisibleChange,
     ReceiveRequest,
@@ -45,17 +45,21 @@ EVERY_QUEUE: Final = -1
 
 
 class _Key(NamedTuple):
-    """What a call waits for; queue_id: EVERY_QUEUE, or one of the topic's."""
+    """What a call waits for; queue_id: EVERY_QUEUE, or one of each topic's."""
 
     group: str
-    topic: str
+    topics: tuple[str, ...]
     queue_id: int
 
 
 def _rights(
-    request: ReceiveRequest | AckRequest | InvisibleChange | DeadRequest, *_: object
+    request: ReceiveRequest | AckRequest | InvisibleChange | FailRequest, *_: object
 ) -> list[Need]:
     return [topic_right(Right.SUB, request.topic), group_right(Right.SUB, request.group)]
+
+
+def _rights_of_any(requests: Sequence[ReceiveRequest], *_: object) -> list[Need]:
+    return [need for each in requests for need in _rights(each)]
 
 
 class LeaseCalls(Part):
@@ -67,6 +71,7 @@ class LeaseCalls(Part):
         self._waiting: dict[str, Counter[_Key]] = {}
         """How many calls wait for messages that lie in a topic, which may be a retry topic."""
         self._leases.table.on_visible = self._visible
+        self._turn = 0
 
     @needs(_rights)
     async def receive(self, request: ReceiveRequest, looking: Looking = nullcontext) -> Received:
@@ -74,16 +79,38 @@ class LeaseCalls(Part):
 
         Cancel the call when the client is gone: then nothing is leased to it.
         """
-        until_s = self._until_s(request)
+        return await self._received([request], looking)
+
+    @needs(_rights_of_any)
+    async def receive_any(
+        self, requests: Sequence[ReceiveRequest], looking: Looking = nullcontext
+    ) -> Received:
+        """receive() of the first request that finds messages; they differ in what they subscribe
+        to, and another one is the first each time.
+        """
+        self._turn += 1
+        at = self._turn % len(requests)
+        known = self._leases.table.of_attempt(requests[0].group, requests[0].attempt_id)
+        in_turn = [*requests[at:], *requests[:at]]
+        if known is not None:
+            in_turn.sort(key=lambda each: each.topic != known.topic)
+        return await self._received(in_turn, looking)
+
+    async def _received(self, requests: Sequence[ReceiveRequest], looking: Looking) -> Received:
+        key, until_s = _key(*requests), self._until_s(requests[0])
         while True:
             async with looking() as found:
-                received = await done_in_turns(self._leases.receive(request))
+                for request in requests:
+                    received = await done_in_turns(self._leases.receive(request))
+                    if received.messages:
+                        break
                 if found is not None and received.messages:
                     found(sum([len(record.encoded) for record, *_ in received.messages]))
             if received.has_more:
-                self._pulls.wake_one(_key(request))
-            if received.messages or not await self._waited(request, until_s):
+                self._pulls.wake_one(key)
+            if received.messages or not await self._waited(key, until_s):
                 return received
+            self._access.check_again(_rights_of_any(requests), "LeaseCalls.receive")
 
     @contextmanager
     def answering(self, received: Received) -> Iterator[None]:
@@ -107,8 +134,9 @@ class LeaseCalls(Part):
             if found:
                 # It may have been woken in place of a call that leases them.
                 self._pulls.wake_one(_key(request))
-            if found or not await self._waited(request, until_s):
+            if found or not await self._waited(_key(request), until_s):
                 return found
+            self._access.check_again(_rights(request), "LeaseCalls.receive")
 
     @needs(_rights)
     async def waiting(self, request: ReceiveRequest) -> int:
@@ -131,9 +159,9 @@ class LeaseCalls(Part):
         return handle
 
     @needs(_rights)
-    async def forward(self, request: DeadRequest) -> None:
-        """A message is a dead letter now.  Raises HandleInvalid."""
-        self._leases.forward(request)
+    async def fail(self, request: FailRequest) -> None:
+        """A message is a retry, or a dead letter now.  Raises HandleInvalid."""
+        self._leases.fail(request)
         await self._durable()
 
     @of_group(Right.SUB)
@@ -148,17 +176,16 @@ class LeaseCalls(Part):
         self._check_open()
         return self._wait_end_s(request.wait_ms)
 
-    async def _waited(self, request: ReceiveRequest, until_s: float) -> bool:
+    async def _waited(self, key: _Key, until_s: float) -> bool:
         """Wait until there may be a message; False if the time is over."""
         if until_s <= elapsed_s() or self._pulls.is_closed:
             return False
-        await self._wait(_key(request), until_s)
-        self._access.check_again(_rights(request), "LeaseCalls.receive")
+        await self._wait(key, until_s)
         return True
 
     async def _wait(self, key: _Key, until_s: float) -> None:
         """Wait for a message.  Raises Overloaded."""
-        topics = key.topic, retry_topic(key.group)
+        topics = *key.topics, retry_topic(key.group)
         for name in topics:
             self._waiting.setdefault(name, Counter())[key] += 1
         self._pulls.on_wake = self._appended
@@ -188,14 +215,15 @@ class LeaseCalls(Part):
             for queue in keys
             if isinstance(queue, tuple)
             for key in self._waiting.get(queue[0], ())
-            if key.topic != queue[0] or key.queue_id in (EVERY_QUEUE, queue[1])
+            if queue[0] not in key.topics or key.queue_id in (EVERY_QUEUE, queue[1])
         }
         for key in woken:
             self._pulls.wake_one(key)
 
 
-def _key(request: ReceiveRequest) -> _Key:
-    return _Key(request.group, request.topic, max(request.queue_id, EVERY_QUEUE))
+def _key(*requests: ReceiveRequest) -> _Key:
+    topics = tuple(sorted([each.topic for each in requests]))
+    return _Key(requests[0].group, topics, max(requests[0].queue_id, EVERY_QUEUE))
 
 
 def _assignment_rights(query: AssignmentQuery) -> list[Need]:

@@ -33,7 +33,6 @@ ORIGIN_BYTES: Final = 480
 """Room in a property string for what names the cluster, the origin of a failed message, and the
 queue for which it waits.  Everything else that the broker adds is left out if it does not fit."""
 SENT_PROPERTIES_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - ORIGIN_BYTES
-"""The length of a property string as it is sent."""
 SEARCH_BYTES_MAX: Final = PROPERTIES_BYTES_MAX
 """The length of a key, tag or message id to search for: what fits into a property string."""
 PROPERTIES_MAX: Final = 4_000
@@ -43,7 +42,6 @@ TEXTS_BYTES_MAX: Final = 2 << 20
 NEW_QUEUES_MAX: Final = 32
 """How many still empty queues one call may send to: each one makes folders and a file."""
 EXPRESSION_BYTES_MAX: Final = 4_096
-"""The length of a consumer's tag expression."""
 SQL_BYTES_MAX: Final = 4_096
 """The length of an SQL92 expression; the longest takes 10 ms to compile."""
 SUBSCRIPTIONS_SQL_BYTES_MAX: Final = 65_536
@@ -52,6 +50,9 @@ REASON_BYTES_MAX: Final = 65_536
 """The length of a failure's reason in a request; the broker stores only its beginning."""
 REASON_PART_CHARS_MAX: Final = 1_024
 """The length of a search text for reasons; the broker stores no longer reason."""
+RECEIVE_MESSAGES_MAX: Final = 32
+INVISIBLE_MS_MAX: Final = 12 * 3_600_000
+"""The longest that a leased message may be invisible without a word from its client."""
 CURSOR_BYTES_MAX: Final = 65_536
 """The length of a cursor: one of a redrive names each queue that the redrive reads."""
 CLIENT_ID_BYTES_MAX: Final = 255
@@ -64,7 +65,6 @@ QUEUES_MAX: Final = 2_048
 LEVELS_TEXT_BYTES_MAX: Final = 1_024
 """The length of a messageDelayLevel; 64 levels take half of it."""
 DELAY_BYTES_MAX: Final = 64
-"""The length of a delay such as 10m."""
 NOTE_CHARS_MAX: Final = 500
 """The length of a note, why somebody makes a change."""
 

@@ -20,7 +20,7 @@ from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.requests.messages import PullRequest
 from rmqlite.kernel.requests.topics import TimeQuery
 from rmqlite.kernel.sends.calls import DraftCall, Stored
-from rmqlite.kernel.service.messages import MessageCalls
+from rmqlite.kernel.service.messages import Looking, MessageCalls
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.tables import TopicCalls
 from rmqlite.kernel.service.turns import let_others
@@ -84,6 +84,8 @@ def _method(row: Row[Any, Any], answer: Callable[..., Awaitable[Any]]) -> Method
         return lambda _, __: answer()
     if row.has_host:
         return lambda request, context: answer(request, peer_host(context.peer()))
+    if row.looks:
+        return lambda request, _: answer(request, making)
     return lambda request, _: answer(request)
 
 
@@ -141,7 +143,7 @@ def _asked(row: Row[Any, Any], method: Method, decoding: Decoding[Row[Any, Any]]
         found = await method(await reading, context)
         if not row.may_park:
             return await written(row, found)
-        async with working() if row is rpcs.PULL else making():
+        async with working() if row.looks else making():
             return await written(row, found)
 
     return answer
@@ -208,7 +210,9 @@ def _spans(messages: bytes) -> bytes:
         raise InvalidValue("batches", f"{error.field}: {error.value}", error.rule) from error
 
 
-async def _pulled(pull: Callable[..., Awaitable[Pulled]], request: PullRequest) -> PulledRecords:
-    pulled = await pull(request, making)
+async def _pulled(
+    pull: Callable[..., Awaitable[Pulled]], request: PullRequest, looking: Looking
+) -> PulledRecords:
+    pulled = await pull(request, looking)
     bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
     return PulledRecords(*bounds, pulled.records.encoded)

@@ -22,6 +22,14 @@ class MessageState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DEAD: _ClassVar[MessageState]
     CANCELLED: _ClassVar[MessageState]
 
+class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ACK: _ClassVar[Outcome]
+    HOLD: _ClassVar[Outcome]
+    FAIL: _ClassVar[Outcome]
+    GIVE_BACK: _ClassVar[Outcome]
+    BURY: _ClassVar[Outcome]
+
 class ScheduleAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CANCEL: _ClassVar[ScheduleAction]
@@ -83,6 +91,11 @@ SCHEDULED: MessageState
 RETRY: MessageState
 DEAD: MessageState
 CANCELLED: MessageState
+ACK: Outcome
+HOLD: Outcome
+FAIL: Outcome
+GIVE_BACK: Outcome
+BURY: Outcome
 CANCEL: ScheduleAction
 FIRE: ScheduleAction
 RESCHEDULE: ScheduleAction
@@ -492,6 +505,64 @@ class LeaveRequest(_message.Message):
 class LeaveResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class ReceiveRequest(_message.Message):
+    __slots__ = ("group", "client_id", "subscriptions", "max_messages", "invisible_ms", "wait_ms", "attempt_id")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    INVISIBLE_MS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    client_id: str
+    subscriptions: _containers.RepeatedCompositeFieldContainer[Subscription]
+    max_messages: int
+    invisible_ms: int
+    wait_ms: int
+    attempt_id: str
+    def __init__(self, group: _Optional[str] = ..., client_id: _Optional[str] = ..., subscriptions: _Optional[_Iterable[_Union[Subscription, _Mapping]]] = ..., max_messages: _Optional[int] = ..., invisible_ms: _Optional[int] = ..., wait_ms: _Optional[int] = ..., attempt_id: _Optional[str] = ...) -> None: ...
+
+class ReceiveResponse(_message.Message):
+    __slots__ = ("topic", "records", "handles", "attempts")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    HANDLES_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    records: bytes
+    handles: _containers.RepeatedScalarFieldContainer[str]
+    attempts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., records: _Optional[bytes] = ..., handles: _Optional[_Iterable[str]] = ..., attempts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Settlement(_message.Message):
+    __slots__ = ("topic", "handle", "outcome", "delay_ms", "reason")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    HANDLE_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    handle: str
+    outcome: Outcome
+    delay_ms: int
+    reason: str
+    def __init__(self, topic: _Optional[str] = ..., handle: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., delay_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class SettleRequest(_message.Message):
+    __slots__ = ("group", "settlements")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SETTLEMENTS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    settlements: _containers.RepeatedCompositeFieldContainer[Settlement]
+    def __init__(self, group: _Optional[str] = ..., settlements: _Optional[_Iterable[_Union[Settlement, _Mapping]]] = ...) -> None: ...
+
+class SettleResponse(_message.Message):
+    __slots__ = ("handles",)
+    HANDLES_FIELD_NUMBER: _ClassVar[int]
+    handles: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, handles: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListTopicsRequest(_message.Message):
     __slots__ = ()

@@ -11,7 +11,7 @@ from typing import Final
 
 from rmqlite.features.leases.requests import (
     AckRequest,
-    DeadRequest,
+    FailRequest,
     Handle,
     InvisibleChange,
     ReceiveRequest,
@@ -184,7 +184,9 @@ class Receiving:
         handle = _handle(request.receipt_handle, request)
         if handle is None:
             raise HandleInvalid(request.receipt_handle)
-        await self._service[LeaseCalls].forward(DeadRequest(group, topic, handle, REASON))
+        await self._service[LeaseCalls].fail(
+            FailRequest(group, topic, handle, REASON, is_dead=True)
+        )
         return service.ForwardMessageToDeadLetterQueueResponse(status=OK)
 
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from rmqlite.features.leases.requests import RECEIVE_MESSAGES_MAX
 from rmqlite.features.leases.service import LeaseCalls
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.groups import HeartbeatRequest, LeaveRequest, MemberKind, Subscription
@@ -29,7 +28,7 @@ from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import let_others
 from rmqlite.kernel.tables.shares import AccountShares
 from rmqlite.kernel.words.levels import LevelTable, parse_levels
-from rmqlite.kernel.words.limits import INT32_MAX
+from rmqlite.kernel.words.limits import INT32_MAX, RECEIVE_MESSAGES_MAX
 from rmqlite.kernel.words.names import TRACE_TOPIC
 from rmqlite.kernel.words.retry_policy import RetryPolicy
 from rmqlite.protocols.grpc.calls import Context, Read

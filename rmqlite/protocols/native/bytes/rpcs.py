@@ -122,18 +122,20 @@ def pulled_from_bytes(data: bytes) -> PullResult:
     """An answer from bytes, with messages.  Raises InvalidValue."""
     pulled: PulledRecords = read(_pulled_records, data)
     bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
-    return PullResult(*bounds, read_messages(pulled.records, StoredMessage, _SLOTS))
+    return PullResult(*bounds, messages_of(pulled.records))
+
+
+def messages_of(records: bytes) -> tuple[StoredMessage, ...]:
+    """The messages of records, one behind the other.  Raises InvalidValue for what is no record."""
+    return read_messages(records, StoredMessage, _SLOTS)
 
 
 @in_c
 def read_messages(
     records: bytes, _kind: type[StoredMessage], _slots: tuple[Any, ...]
 ) -> tuple[StoredMessage, ...]:
-    """The messages of records, one behind the other.
-
-    The arguments behind are for C: the class, and the descriptors of its fields in their order.
-    Raises InvalidValue for what is no record.
-    """
+    """messages_of(); the arguments behind are for C: the class, and the descriptors of its fields
+    in their order."""
     messages: list[StoredMessage] = []
     at = 0
     while at < len(records):
@@ -238,6 +240,7 @@ PULL: Final[Row[messages.PullRequest, PullResult]] = Row(
     messages.PullRequest,
     cast("Any", PulledRecords),
     may_park=True,
+    looks=True,
 )
 SEND_BACK: Final = Row(
     "Messaging", "SendBack", messages.SendBackRequest, messages.SendBackResult, is_short=True

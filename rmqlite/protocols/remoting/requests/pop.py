@@ -13,7 +13,6 @@ from typing import Final
 
 from rmqlite.features.leases import requests as modes
 from rmqlite.features.leases.requests import (
-    RECEIVE_MESSAGES_MAX,
     AckRequest,
     Handle,
     InvisibleChange,
@@ -26,6 +25,7 @@ from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.tables.shares import allocate
 from rmqlite.kernel.words.errors import HandleInvalid, Overloaded, RmqliteError
+from rmqlite.kernel.words.limits import RECEIVE_MESSAGES_MAX
 from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode
 from rmqlite.protocols.remoting.bytes.fields import BATCH_ACK_MESSAGES_MAX, FieldError, Nothing
 from rmqlite.protocols.remoting.bytes.requests import pop as codes

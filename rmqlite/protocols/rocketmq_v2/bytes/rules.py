@@ -15,9 +15,13 @@ from typing import Final
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from rmqlite.features.leases.requests import INVISIBLE_MS_MAX, RECEIVE_MESSAGES_MAX
 from rmqlite.kernel.words.errors import InvalidName
-from rmqlite.kernel.words.limits import CLIENT_ID_BYTES_MAX, MESSAGE_ID_BYTES_MAX
+from rmqlite.kernel.words.limits import (
+    CLIENT_ID_BYTES_MAX,
+    INVISIBLE_MS_MAX,
+    MESSAGE_ID_BYTES_MAX,
+    RECEIVE_MESSAGES_MAX,
+)
 from rmqlite.kernel.words.message import MESSAGE_GROUP, RESERVED_PROPERTIES
 from rmqlite.kernel.words.names import check_group, check_topic, is_system, is_system_group
 from rmqlite.protocols.pb.rocketmq_v2 import definition_pb2 as definition
