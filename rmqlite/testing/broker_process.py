@@ -223,6 +223,17 @@ class BrokerProcess:
             raise InvalidValue("time", ms, "0 or more milliseconds: no clock goes back")
         return self._moved(ms)
 
+    def deliver_now(self) -> int:
+        """Deliver all that waits, without a move of the clock; returns how many messages.
+
+        Raises RmqliteError.
+        """
+        # Not before it is asked for: whoever runs pytest imports this module.
+        from rmqlite.client import AdminClient, PendingFilter, ScheduleAction
+
+        with AdminClient(self.endpoint) as admin:
+            return admin.schedule.change_pending(ScheduleAction.FIRE, PendingFilter())
+
     def now(self) -> datetime:
         """The time of its clock, in UTC.  Raises BrokerUnreachable if it does not run."""
         return self._moved(0)

@@ -5,7 +5,8 @@ Every run of pytest there imports this module: it loads neither gRPC nor a broke
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+import secrets
+from collections.abc import Callable, Generator, Iterator
 from typing import Final, Literal
 
 import pytest
@@ -43,6 +44,13 @@ def rmqlite_broker(
     folder = tmp_path_factory.mktemp("rmqlite_broker")
     with broker(folder, **rmqlite_broker_settings) as running:
         yield running
+
+
+@pytest.fixture
+def rmqlite_name() -> Callable[[str], str]:
+    """Makes names of topics and groups that no other test has, for tests that share a broker."""
+    own = secrets.token_hex(4)
+    return lambda noun: f"{noun}-{own}"
 
 
 @pytest.hookimpl(wrapper=True)

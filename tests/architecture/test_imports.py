@@ -46,8 +46,8 @@ MAY_IMPORT = {
         "kernel",
     },
     "spark": {"spark", "client", "extras", "store_tools", "features", "kernel"},
-    # The broker that the command starts, with another clock; nobody imports it.
-    "testing": {"testing", "cli", "kernel"},
+    # The broker that the command starts, with another clock, and what tests ask it; nobody imports it.
+    "testing": {"testing", "cli", "client", "kernel"},
 }
 OF_ALL_FEATURES = ("rows", "native", "cursors", "failure_kinds", "job_journal", "sent_before")
 """What several features declare their calls, pages and jobs with."""

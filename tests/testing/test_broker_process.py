@@ -23,6 +23,7 @@ from rmqlite.client import (
     Producer,
     PullConsumer,
     PushConsumer,
+    SimpleConsumer,
 )
 from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue
 from rmqlite.kernel.words.message import StoredMessage
@@ -85,6 +86,31 @@ def test_a_consumer_gets_its_retries_when_the_clock_moves(tmp_path: Path) -> Non
             assert len(attempts) == attempt + 1
             running.advance(minutes=1)
     assert attempts == [0, 1, 2]
+
+
+def test_all_that_waits_is_delivered_now(tmp_path: Path) -> None:
+    """Levels, timers and retries; the clock stays where it is, and nothing comes again."""
+    with (
+        BrokerProcess(tmp_path, {}) as running,
+        Producer(running.endpoint, "app") as producer,
+        SimpleConsumer(running.endpoint, "worker") as consumer,
+    ):
+        producer.send(Message("orders", b"failed"))
+        consumer.subscribe("orders")
+        consumer.fail(consumer.receive(wait="20s"))
+        producer.send(Message("orders", b"level", delay_level=18))
+        producer.send(Message("orders", b"timer", deliver_after="300d"))
+        before = running.now()
+        assert running.deliver_now() == 3
+        found: list[bytes] = []
+        while len(found) < 3:
+            some = consumer.receive(10, wait="20s")
+            assert some, found
+            consumer.ack(some)
+            found += [each.body for each in some]
+        assert sorted(found) == [b"failed", b"level", b"timer"]
+        assert running.now() - before < timedelta(minutes=30)
+        assert running.deliver_now() == 0
 
 
 def test_a_sigkill_and_a_restart_keep_messages_address_and_clock(tmp_path: Path) -> None:

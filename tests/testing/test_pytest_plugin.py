@@ -51,9 +51,14 @@ def first(rmqlite_broker):
         admin.create_topic("reminders")
     return rmqlite_broker.pid
 
+names = set()
+
 @pytest.mark.parametrize("time", [1, 2])
-def test_one_broker_for_all(first, rmqlite_broker, time):
+def test_one_broker_for_all(first, rmqlite_broker, rmqlite_name, time):
     assert rmqlite_broker.pid == first
+    own = rmqlite_name("orders")
+    assert own == rmqlite_name("orders") and own.startswith("orders-") and own not in names
+    names.add(own)
 
 def test_the_settings_are_those_of_the_other_fixture(rmqlite_broker):
     with Producer(rmqlite_broker.endpoint, "p") as producer, pytest.raises(TopicUnknown):

@@ -18,6 +18,7 @@ from tests.support.archives import Archived, contents_of, head_of, log_of, resto
 from tests.support.s3 import BadBucket, s3_server
 
 URL = "s3://bucket/brokers/a"
+pytestmark = pytest.mark.xdist_group("s3")  # one server for all, which takes seconds to start
 
 
 @pytest.fixture(scope="module")
