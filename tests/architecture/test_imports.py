@@ -46,7 +46,7 @@ MAY_IMPORT = {
         "kernel",
     },
     "spark": {"spark", "client", "extras", "store_tools", "features", "kernel"},
-    # The broker that the command starts, with another clock, and what tests ask it; nobody imports it.
+    # The broker that the command starts, with another clock; nobody imports it.
     "testing": {"testing", "cli", "client", "kernel"},
 }
 OF_ALL_FEATURES = ("rows", "native", "cursors", "failure_kinds", "job_journal", "sent_before")
