@@ -11,6 +11,8 @@ from rmqlite.extras import check_extra
 from rmqlite.features.accounts.file import AccountsFile
 from rmqlite.features.accounts.gate.exposure import check_exposure, open_ports
 from rmqlite.features.accounts.gate.limits import connections_max, limits_of
+from rmqlite.features.authority.feature import FEATURE as AUTHORITY
+from rmqlite.features.authority.settings import check_authority
 from rmqlite.features.cluster.addresses import with_own_address
 from rmqlite.features.cluster.link import Connecting
 from rmqlite.features.cluster.registration import Registering
@@ -63,6 +65,7 @@ def assembled(config: BrokerConfig, clock: SystemClock) -> Assembly:
     if config.archive_url:
         check_extra("archive")
     config = with_own_address(config)
+    check_authority(config)
     bounded = config.model_copy(update={"connections_max": connections_max(config)})
     access = Access()
     keys = load_keys(config)
@@ -78,7 +81,8 @@ def assembled(config: BrokerConfig, clock: SystemClock) -> Assembly:
     is_standby, made = config.broker_role == SLAVE, features()
     if is_standby:
         # The others know the store, and do nothing by themselves.
-        made = tuple(each if each is STANDBY else replace(each, loops=_no_loops) for each in made)
+        own = STANDBY, AUTHORITY
+        made = tuple(each if each in own else replace(each, loops=_no_loops) for each in made)
     return Assembly(
         config=config,
         ports=ports,
