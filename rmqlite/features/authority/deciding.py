@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from rmqlite.features.authority.record import (
     Entry,
@@ -25,10 +25,12 @@ from rmqlite.features.authority.settings import call_s, own_address
 from rmqlite.features.standby.following import Following
 from rmqlite.features.standby.leading import OPEN, Leading
 from rmqlite.features.standby.terms import terms_of
-from rmqlite.kernel.broker import Broker
+from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.loops import Outage
 from rmqlite.kernel.requests.broker import ReplicationStatus
 from rmqlite.kernel.service.part import ServiceParts
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import (
     FlushFailed,
     NotMaster,
@@ -45,14 +47,29 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
+class OwnLog(NamedTuple):
+    """id: of the log's first term, empty if it has none; term: the number of its last one."""
+
+    id: str
+    term: int
+
+
+def own_log(store: MessageStore) -> OwnLog:
+    """Of a store.  Raises StoreDamaged."""
+    terms = terms_of(store)
+    return OwnLog(terms[0].id, terms[-1].number) if terms else OwnLog("", 0)
+
+
 class Deciding:
     """Of one broker, in either role."""
 
-    def __init__(self, broker: Broker, register: Register) -> None:
-        self._broker = broker
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, register: Register, log: Callable[[], OwnLog]
+    ) -> None:
+        self._config = config
+        self._clock = clock
         self._register = register
-        self._config = config = broker.parts.config
-        self._clock = broker.parts.clock
+        self._log = log
         self._own = own_address(config)
         self._lease_ms = config.authority_lease_ms
         self._seen: Entry | None = None
@@ -70,17 +87,22 @@ class Deciding:
         )
         self.peer = ""
 
+    def attach(self, parts: ServiceParts) -> None:
+        """Before the first call: a master answers none until it may lead."""
+        for side in (parts.broker.get(Leading), parts.broker.get(Following)):
+            if side is not None:
+                side.authority = self
+        if parts.broker.get(Leading):
+            parts.access.closed_to = self.closed_to
+
     async def run(self, parts: ServiceParts) -> None:
-        """Ask the authority until this broker has another role."""
-        leading, following = self._broker.get(Leading), self._broker.get(Following)
+        """Ask the authority until it is cancelled."""
+        leading = parts.broker.get(Leading)
         try:
             if leading is not None:
-                leading.authority = self
-                parts.access.closed_to = self.closed_to
                 await asyncio.gather(self._lead(leading), self._fence(parts))
-            elif following is not None:
-                following.authority = self
-                await self._stand_by(following)
+            else:
+                await self._stand_by(parts.broker[Following])
         finally:
             await self._register.close()
 
@@ -140,18 +162,18 @@ class Deciding:
             pause_s = self._lease_ms / 1000 / RENEWALS
             try:
                 async with self._changing:
-                    await self._hold(leading)
+                    await self.hold(leading)
             except RecordChanged:
                 self._is_leading, pause_s = False, 0.0
-            except (RmqliteError, TimeoutError) as error:
+            except RmqliteError as error:
                 self._failed(error)
                 pause_s = RETRY_S
             await asyncio.sleep(pause_s)
         # A task that ends would end the broker.
         await asyncio.Event().wait()
 
-    async def _hold(self, leading: Leading) -> None:
-        """Renew the lease, or take it.  Raises RecordChanged, RmqliteError, TimeoutError."""
+    async def hold(self, leading: Leading) -> None:
+        """Renew the lease, or take it.  Raises RecordChanged, RmqliteError."""
         if self._is_over:
             return
         began_ms = self._clock.now_ms()
@@ -167,8 +189,8 @@ class Deciding:
     async def _taken(self, leading: Leading) -> bool:
         """Take the record, unless another broker has it."""
         found = self._seen = await self._asked(self._register.read())
-        terms = terms_of(self._broker.store)
-        step = next_step(found, self._own, terms[0].id, is_master=True)
+        own = self._log()
+        step = next_step(found, self._own, own.id, is_master=True)
         if step is not Step.LEAD:
             self._is_over = True
             self._until_ms = 0
@@ -178,7 +200,7 @@ class Deciding:
         is_kept = found is not None and found.record.master == self._own and not leading.is_alone
         in_sync = found.record.in_sync if found and is_kept else (self._own,)
         self.peer = next((each for each in in_sync if each != self._own), "")
-        record = Record(self._own, terms[-1].number, in_sync, terms[0].id)
+        record = Record(self._own, own.term, in_sync, own.id)
         self._seen = await self._asked(self._register.write(record, found, leases=True))
         self._is_leading = True
         return True
@@ -200,12 +222,12 @@ class Deciding:
         while True:
             try:
                 async with self._changing:
-                    await self._look(following)
-            except (RmqliteError, TimeoutError) as error:
+                    await self.look(following)
+            except RmqliteError as error:
                 self._failed(error)
             await asyncio.sleep(LOOK_S)
 
-    async def _look(self, following: Following) -> None:
+    async def look(self, following: Following) -> None:
         """Take over, if the lease is out and this standby has all."""
         found = self._seen = await self._asked(self._register.read())
         if following.is_promoted or found is None or self._step(found) is not Step.LEAD:
@@ -217,9 +239,9 @@ class Deciding:
         following.lead()
 
     async def _claim(self, found: Entry | None) -> None:
-        terms = terms_of(self._broker.store)
-        number = max(terms[-1].number if terms else 0, found.record.term if found else 0) + 1
-        record = Record(self._own, number, (self._own,), terms[0].id if terms else "")
+        own = self._log()
+        number = max(own.term, found.record.term if found else 0) + 1
+        record = Record(self._own, number, (self._own,), own.id)
         try:
             self._seen = await self._asked(self._register.write(record, found, leases=True))
         except RecordChanged:
@@ -240,8 +262,7 @@ class Deciding:
     # ---- parts
 
     def _step(self, found: Entry) -> Step:
-        terms = terms_of(self._broker.store)
-        return next_step(found, self._own, terms[0].id if terms else "", is_master=False)
+        return next_step(found, self._own, self._log().id, is_master=False)
 
     def _own_entry(self) -> Entry:
         if not self._is_leading or self._seen is None:
@@ -252,24 +273,23 @@ class Deciding:
         """Change an own record, under the lease that it has.  Raises Unavailable."""
         try:
             self._seen = await self._asked(self._register.write(record, replaced, leases=False))
-        except TimeoutError:
-            raise Unavailable("the authority does not answer") from None
         except RecordChanged:
             self._is_leading = False
             raise Unavailable("the authority has another master") from None
 
     async def _asked(self, asked: Awaitable[T]) -> T:
-        async with asyncio.timeout(2 * call_s(self._config)):
-            answer = await asked
+        try:
+            async with asyncio.timeout(2 * call_s(self._config)):
+                answer = await asked
+        except TimeoutError:
+            raise Unavailable("it does not answer") from None
         self._outage.succeeded()
         self._away_since_ms, self._trouble = 0, ""
         return answer
 
-    def _failed(self, error: RmqliteError | TimeoutError) -> None:
-        self._trouble = str(error) or "it does not answer"
-        if isinstance(error, Refused):
-            log.error("the authority answers what is none error=%s", error)
-        self._outage.failed(Unavailable(self._trouble))
+    def _failed(self, error: RmqliteError) -> None:
+        self._trouble = str(error)
+        self._outage.failed(error)
         if not self._away_since_ms:
             self._away_since_ms = self._clock.now_ms()
 
