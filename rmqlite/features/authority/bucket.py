@@ -120,7 +120,7 @@ class BucketRegister:
                 await asyncio.sleep(LOCK_PAUSE_S)
         else:
             raise StoreUnavailable(
-                "lock", f"{self._bucket.url}/{LOCK}", "others write all the time"
+                "lock", f"{self._bucket.url}/{LOCK}", "others hold it"
             )
         try:
             if lock is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -249,7 +250,7 @@ def test_a_standby_that_lacks_something_never_leads(two: Two) -> None:
         two.machine.forward(LEASE_MS)
         two.run(two.second.step())
     assert not two.second.leads
-    with pytest.raises(Refused, match="only 127.0.0.1:1 has all"):
+    with pytest.raises(Refused, match=r"only .*:1 has all"):
         two.run(two.second.deciding.take_over(force=False))
     two.shared.cut = set()
     two.run(two.first.step())
@@ -336,10 +337,8 @@ def test_two_never_lead_at_once(seed: int, kind: str) -> None:
 
 
 async def ignored(asked: Any) -> None:
-    try:
+    with suppress(Unavailable):
         await asked
-    except Unavailable:
-        pass
 
 
 def status() -> Any:
