@@ -13,6 +13,7 @@ from rmqlite.features.accounts.gate.exposure import check_exposure, open_ports
 from rmqlite.features.accounts.gate.limits import connections_max, limits_of
 from rmqlite.features.authority.feature import FEATURE as AUTHORITY
 from rmqlite.features.authority.settings import check_authority
+from rmqlite.features.authority.starting import starts_as_standby
 from rmqlite.features.cluster.addresses import with_own_address
 from rmqlite.features.cluster.link import Connecting
 from rmqlite.features.cluster.registration import Registering
@@ -50,6 +51,9 @@ def serve(
     with in_short_lines():
         while code == EXIT_AGAIN:
             role = in_role(config)
+            check_authority(role)
+            if starts_as_standby(role):
+                role = in_role(config)
             cut_tail(role)
             code = serve_assembly(assembled(role, clock), on_ready, reload)
     return code
@@ -65,7 +69,6 @@ def assembled(config: BrokerConfig, clock: SystemClock) -> Assembly:
     if config.archive_url:
         check_extra("archive")
     config = with_own_address(config)
-    check_authority(config)
     bounded = config.model_copy(update={"connections_max": connections_max(config)})
     access = Access()
     keys = load_keys(config)

@@ -119,9 +119,7 @@ class BucketRegister:
             except StoreLocked:
                 await asyncio.sleep(LOCK_PAUSE_S)
         else:
-            raise StoreUnavailable(
-                "lock", f"{self._bucket.url}/{LOCK}", "others hold it"
-            )
+            raise StoreUnavailable("lock", f"{self._bucket.url}/{LOCK}", "others hold it")
         try:
             if lock is not None:
                 found = await self._found()

@@ -60,10 +60,7 @@ class Decided:
 
 def decided(folder: Path, authorities: tuple[str, str], **more: str) -> Pair:
     """A pair whose brokers reach the authority there."""
-    pair = Pair(folder, authorityLeaseMs=str(LEASE_MS), **more)
-    for broker, authority in zip((pair.first, pair.second), authorities, strict=True):
-        pair.settings(broker)["authority"] = authority
-    return pair
+    return Pair(folder, authorities=authorities, authorityLeaseMs=str(LEASE_MS), **more)
 
 
 def names(etcd: FakeEtcd | EtcdServer) -> tuple[str, str]:
