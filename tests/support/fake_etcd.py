@@ -107,6 +107,8 @@ class FakeEtcd:
         """As a network that drops packets: the caller's patience ends first."""
         while port in self.cut and context.is_active():
             pause_s(0.02)
+        if not context.is_active():
+            context.abort(grpc.StatusCode.CANCELLED, "nothing has come")
 
     def _range(self, data: bytes) -> pb.RangeResponse:
         asked = pb.RangeRequest.FromString(data)
@@ -122,8 +124,9 @@ class FakeEtcd:
         self.revision += 1
         for op in asked.success:
             put = op.request_put
-            more = {"lease": put.lease, "value": put.value, "mod_revision": self.revision}
-            self.keys[put.key] = pb.KeyValue(key=put.key, **more)
+            kept = pb.KeyValue(key=put.key, value=put.value, lease=put.lease)
+            kept.mod_revision = self.revision
+            self.keys[put.key] = kept
         header = pb.ResponseHeader(revision=self.revision)
         return pb.TxnResponse(header=header, succeeded=True)
 

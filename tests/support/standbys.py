@@ -32,12 +32,13 @@ class Pair:
     def __init__(
         self,
         folder: Path,
+        authorities: tuple[str, str] = ("", ""),
+        /,
         *,
         credentials: tuple[str, str] = ("", ""),
-        authorities: tuple[str, str] = ("", ""),
         **settings: str,
     ) -> None:
-        """credentials: of an administrator, if there are accounts.  authorities: of each broker."""
+        """authorities: of each broker.  credentials: of an administrator, if there are accounts."""
         self._credentials = Credentials(*credentials)
         addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
         both = {**SMALL, "inSyncReplicas": "2", **settings}

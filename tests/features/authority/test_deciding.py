@@ -309,7 +309,9 @@ def test_a_master_with_a_new_disk_follows(two: Two) -> None:
 def test_two_never_lead_at_once(seed: int, kind: str) -> None:
     """Cuts, lost and late answers, suspended and restarted processes, in any order."""
     drawn, two = random.Random(seed), Two(kind)
-    both, suspended, led = (two.first, two.second), set(), set()
+    both = (two.first, two.second)
+    suspended: set[str] = set()
+    led: set[str] = set()
     for _ in range(300):
         what = drawn.randrange(10)
         each = drawn.choice(both)

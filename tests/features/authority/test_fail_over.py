@@ -60,7 +60,7 @@ class Decided:
 
 def decided(folder: Path, authorities: tuple[str, str], **more: str) -> Pair:
     """A pair whose brokers reach the authority there."""
-    return Pair(folder, authorities=authorities, authorityLeaseMs=str(LEASE_MS), **more)
+    return Pair(folder, authorities, authorityLeaseMs=str(LEASE_MS), **more)
 
 
 def names(etcd: FakeEtcd | EtcdServer) -> tuple[str, str]:
