@@ -11,6 +11,9 @@ from rmqlite.extras import check_extra
 from rmqlite.features.accounts.file import AccountsFile
 from rmqlite.features.accounts.gate.exposure import check_exposure, open_ports
 from rmqlite.features.accounts.gate.limits import connections_max, limits_of
+from rmqlite.features.authority.feature import FEATURE as AUTHORITY
+from rmqlite.features.authority.settings import check_authority
+from rmqlite.features.authority.starting import starts_as_standby
 from rmqlite.features.cluster.addresses import with_own_address
 from rmqlite.features.cluster.link import Connecting
 from rmqlite.features.cluster.registration import Registering
@@ -48,6 +51,9 @@ def serve(
     with in_short_lines():
         while code == EXIT_AGAIN:
             role = in_role(config)
+            check_authority(role)
+            if starts_as_standby(role):
+                role = in_role(config)
             cut_tail(role)
             code = serve_assembly(assembled(role, clock), on_ready, reload)
     return code
@@ -78,7 +84,8 @@ def assembled(config: BrokerConfig, clock: SystemClock) -> Assembly:
     is_standby, made = config.broker_role == SLAVE, features()
     if is_standby:
         # The others know the store, and do nothing by themselves.
-        made = tuple(each if each is STANDBY else replace(each, loops=_no_loops) for each in made)
+        own = STANDBY, AUTHORITY
+        made = tuple(each if each in own else replace(each, loops=_no_loops) for each in made)
     return Assembly(
         config=config,
         ports=ports,

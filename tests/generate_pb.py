@@ -27,6 +27,7 @@ def generate(target: Path) -> None:
     proto = ROOT / "proto"
     native = proto / "rmqlite" / "v1"
     _generate(native, target, sorted(path.name for path in native.glob("*.proto")))
+    _generate(proto / "etcd", target, ["etcd.proto"])
     rocketmq = target / ROCKETMQ_PACKAGE
     files = sorted(f"{ROCKETMQ}/{path.name}" for path in (proto / ROCKETMQ).glob("*.proto"))
     _generate(proto, rocketmq, files)

@@ -31,6 +31,7 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "redrive": ("finding", "dead_letters"),
     # The last one: on a standby it takes the place of what others have made.
     "standby": (),
+    "authority": ("standby", "archive"),
 }
 """By name, the features whose parts it takes; each stands behind those that it needs."""
 

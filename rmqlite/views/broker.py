@@ -70,6 +70,13 @@ _REPLICATION: Final = (
     Column("BEHIND", right=True),
     Column("ONE COPY FOR", right=True),
 )
+_AUTHORITY: Final = (
+    Column("AUTHORITY"),
+    Column("ANSWERS"),
+    Column("MASTER"),
+    Column("LEASE LEFT", right=True),
+    Column("IN SYNC"),
+)
 JOINING_MS: Final = 30_000
 """A group without members is no trouble for so long after the broker's start: RocketMQ's clients
 send a heartbeat every 30 s."""
@@ -100,6 +107,7 @@ def cluster_tables(status: BrokerStatus) -> list[Table]:
         table("name servers", _NAME_SERVERS, servers),
         table("brokers that have registered here", _BROKERS, brokers),
         replication_table(status),
+        authority_table(status),
         table("archive", _ARCHIVE, [_archive_row(each, now_ms) for each in status.archives]),
     )
     return [each for each in found if each.rows]
@@ -109,6 +117,24 @@ def replication_table(status: BrokerStatus) -> Table:
     """The copy on another broker; no row if there never was one."""
     rows = [_replication_row(each, status.now_ms) for each in status.replication]
     return table("standby", _REPLICATION, rows)
+
+
+def authority_table(status: BrokerStatus) -> Table:
+    """What decides who is the master; no row if an operator does."""
+    rows = [_authority_row(each, status.now_ms) for each in status.replication if each.authority]
+    return table("authority", _AUTHORITY, rows)
+
+
+def _authority_row(copy: ReplicationStatus, now_ms: int) -> TableRow:
+    away_ms = copy.authority_away_since_ms
+    return row(
+        copy.authority,
+        copy.authority,
+        cell(f"not for {span_text(now_ms - away_ms)}", BAD) if away_ms else "yes",
+        copy.authority_master or NOTHING,
+        span_text(copy.lease_left_ms) if copy.lease_left_ms else NOTHING,
+        cell(", ".join(copy.in_sync), "" if len(copy.in_sync) > 1 else WARN),
+    )
 
 
 def _behind(copy: ReplicationStatus | ArchiveStatus, now_ms: int) -> Tone:

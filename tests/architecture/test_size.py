@@ -23,10 +23,10 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_570, 112),
-    "features": Size(517, 8),
+    "kernel": Size(22_591, 112),
+    "features": Size(518, 8),
     "features.accounts": Size(1_044, 8),
-    "features.archive": Size(1_012, 7),
+    "features.archive": Size(1_023, 7),
     "features.bulk": Size(821, 7),
     "features.changes": Size(1_061, 6),
     "features.cluster": Size(569, 5),
@@ -40,16 +40,16 @@ SIZES: Final = {
     "features.redrive": Size(2_344, 11),
     "features.simple_consumer": Size(236, 3),  # SimpleConsumer
     "features.sql": Size(826, 6),
-    "features.standby": Size(1_293, 11),
+    "features.standby": Size(1_416, 12),
     "features.transactions": Size(759, 7),
-    "cli": Size(11_935, 58),
+    "cli": Size(11_937, 58),
     "client": Size(6_267, 28),
-    "protocols": Size(15_227, 73),
-    "rmqlite": Size(172, 4),
+    "protocols": Size(15_390, 74),
+    "rmqlite": Size(179, 4),
     "spark": Size(7_786, 41),
     "store_tools": Size(7_041, 31),
     "testing": Size(569, 4),
-    "views": Size(1_995, 9),
+    "views": Size(2_021, 9),
     "web": Size(2_438, 11),
     "C": Size(2_431, 15),
 }

@@ -30,9 +30,15 @@ class Pair:
     """`first` begins as the master, `second` as its standby; both wait for two copies."""
 
     def __init__(
-        self, folder: Path, *, credentials: tuple[str, str] = ("", ""), **settings: str
+        self,
+        folder: Path,
+        authorities: tuple[str, str] = ("", ""),
+        /,
+        *,
+        credentials: tuple[str, str] = ("", ""),
+        **settings: str,
     ) -> None:
-        """credentials: of an administrator, if there are accounts."""
+        """authorities: of each broker.  credentials: of an administrator, if there are accounts."""
         self._credentials = Credentials(*credentials)
         addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
         both = {**SMALL, "inSyncReplicas": "2", **settings}
@@ -43,9 +49,10 @@ class Pair:
                 **role,
                 "grpcPort": own.rpartition(":")[2],
                 "masterAddress": other,
+                "authority": authority,
             }
-            for name, role, own, other in zip(
-                ("first", "second"), roles, addresses, addresses[::-1], strict=True
+            for name, role, own, other, authority in zip(
+                ("first", "second"), roles, addresses, addresses[::-1], authorities, strict=True
             )
         }
         self.first, self.second = [

@@ -1,7 +1,8 @@
 """The official clients, fetched by their own package managers and built into .cache/clients.
 
-Maven brings the Java clients, and Spark's jars for S3; Go modules the Go client, npm the one for
-Node, pip the wheel that holds the C++ client, the gRPC client for Python, an S3 server, and uvloop.
+Maven brings the Java clients, and Spark's jars for S3; Go modules the Go client, and etcd; npm the
+one for Node, pip the wheel that holds the C++ client, the gRPC client for Python, an S3 server, and
+uvloop.
 Without a tool chain its tests are skipped, and say so; with CI set and Maven or Go present they
 must run.  What is built is used again until its sources change.
 """
@@ -92,6 +93,13 @@ def go() -> list[str]:
     """The command of the Go client."""
     _needed("go", Path("/usr/local/go/bin"))
     return [str(_built("go", _files_in(SOURCES / "go"), _build_go) / "conformance")]
+
+
+def etcd() -> Path:
+    """The program of etcd; it takes two minutes to build."""
+    _needed("go", Path("/usr/local/go/bin"))
+    sources = ROOT / "tests" / "features" / "authority" / "etcd"
+    return _built("etcd", _files_in(sources), partial(_build_etcd, sources)) / "etcd"
 
 
 def cpp() -> list[str]:
@@ -227,6 +235,15 @@ def _built(name: str, sources: Sequence[Path], build: Callable[[Path], None]) ->
 def _build_go(folder: Path) -> None:
     tool = _needed("go", Path("/usr/local/go/bin"))
     _run([tool, "build", "-o", str(folder / "conformance"), "."], SOURCES / "go")
+
+
+def _build_etcd(sources: Path, folder: Path) -> None:
+    tool = _needed("go", Path("/usr/local/go/bin"))
+    for each in _files_in(sources):
+        shutil.copy(each, folder)
+    # Its two hundred modules and their sums follow from the version.
+    _run([tool, "mod", "tidy"], folder)
+    _run([tool, "build", "-o", str(folder / "etcd"), "."], folder)
 
 
 def _unpack(requirement: str, folder: Path) -> None:

@@ -9,7 +9,7 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Note, option
 from rmqlite.cli.output.documents import Document, prints
 from rmqlite.cli.output.terminal import print_json, print_lines, print_view
 from rmqlite.kernel.requests.broker import ReplicationStatus
-from rmqlite.views.broker import replication_table
+from rmqlite.views.broker import authority_table, replication_table
 from rmqlite.views.numbers import size_text
 
 _PROMOTED: Final = Document(
@@ -29,6 +29,8 @@ def show(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None
     shown = replication_table(status)
     if shown.rows:
         print_view(shown)
+        if (decided := authority_table(status)).rows:
+            print_view(decided)
     else:
         print_lines(["no standby has followed this broker"])
     print_lines(each.trouble for each in status.replication if each.trouble)

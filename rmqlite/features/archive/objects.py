@@ -188,30 +188,41 @@ class ArchiveBucket:
         with self._asked("open", ""):
             self._store = from_url(self.url, **more)
 
-    def lock(self) -> Lock | None:
+    def lock(self, name: str = "lock") -> Lock | None:
         """Keep other brokers away from a folder.  Raises StoreLocked."""
-        return SystemFiles().lock(self._folder / "lock") if self._folder else None
+        return SystemFiles().lock(self._folder / name) if self._folder else None
 
     async def head(self) -> tuple[ArchiveHead, Version] | None:
         """The head and its version; None: there is none.  Raises StoreDamaged."""
-        with self._asked("read", _HEAD):
-            try:
-                found = await self._api.get_async(self._store, _HEAD)
-            except FileNotFoundError:
-                return None
-            data = bytes(await found.bytes_async())
-        return self._decoded(_HEAD, data, ArchiveHead.decode), self._version(found.meta)
+        found = await self.versioned(_HEAD)
+        return found and (self._decoded(_HEAD, found[0], ArchiveHead.decode), found[1])
 
     async def put_head(self, head: ArchiveHead, replaced: Version) -> Version:
         """Replace the head of that version; returns the new one's.  Raises HeadChanged."""
+        return await self.put_versioned(_HEAD, head.encode(), replaced)
+
+    async def versioned(self, name: str) -> tuple[bytes, Version] | None:
+        """An object that is replaced in place, and its version; None: there is none."""
+        with self._asked("read", name):
+            try:
+                found = await self._api.get_async(self._store, name)
+            except FileNotFoundError:
+                return None
+            return bytes(await found.bytes_async()), self._version(found.meta)
+
+    async def put_versioned(self, name: str, data: bytes, replaced: Version) -> Version:
+        """Replace one of that version; returns the new one's.  Raises HeadChanged.
+
+        In a folder it is replaced in any case: a lock keeps others away.
+        """
         mode: Any = "create" if replaced is None else replaced
         if self._folder is not None:
             mode = "overwrite"
         errors = self._api.exceptions
         lost = FileNotFoundError, errors.AlreadyExistsError, errors.PreconditionError
-        with self._asked("write", _HEAD):
+        with self._asked("write", name):
             try:
-                done = await self._api.put_async(self._store, _HEAD, head.encode(), mode=mode)
+                done = await self._api.put_async(self._store, name, data, mode=mode)
             except lost as error:
                 raise HeadChanged from error
         return self._version(done)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from rmqlite.features.standby.authority import Authority, ByHand
 from rmqlite.features.standby.copied_store import CopiedStore
 from rmqlite.features.standby.leading import AWAY_S, BEAT_S, OPEN
 from rmqlite.features.standby.role import BrokerRole, master_name, role_of, save_role
@@ -86,7 +87,8 @@ class Following:
         self._behind_since_ms = 0
         self._masters_end = 0
         self._trouble = "the master has not answered yet"
-        self._is_promoted = False
+        self.is_promoted = False
+        self.authority: Authority = ByHand()
         self._synced = asyncio.Event()
         self._timers_seen = self._timers_end()
         self._outage = Outage(
@@ -101,18 +103,17 @@ class Following:
     def status(self) -> tuple[ReplicationStatus, ...]:
         """What an operator should know."""
         terms = terms_of(self._store)
-        return (
-            ReplicationStatus(
-                self._config.broker_role,
-                term=terms[-1].number if terms else 0,
-                peer=self._config.master_address,
-                is_connected=self._hears_master,
-                end=self._masters_end,
-                behind_bytes=self.lacking,
-                behind_since_ms=self._behind_since_ms,
-                trouble=self._trouble,
-            ),
+        status = ReplicationStatus(
+            self._config.broker_role,
+            term=terms[-1].number if terms else 0,
+            peer=self._config.master_address,
+            is_connected=self.hears_master,
+            end=self._masters_end,
+            behind_bytes=self.lacking,
+            behind_since_ms=self._behind_since_ms,
+            trouble=self._trouble,
         )
+        return (self.authority.add_to(status),)
 
     @property
     def lacking(self) -> int:
@@ -121,7 +122,7 @@ class Following:
 
     async def run(self) -> None:
         """Follow, again and again.  Raises FlushFailed."""
-        while not self._is_promoted:
+        while not self.is_promoted:
             try:
                 async with followed(self._config, self._parts.access) as (read, write):
                     await self._follow(read, write)
@@ -140,15 +141,20 @@ class Following:
         self._outage.failed(error)
         self._trouble = f"the master's log is not copied: {error}"
 
-    def promote(self, *, force: bool) -> int:
+    async def promote(self, *, force: bool) -> int:
         """Be the master from the next start on, which follows; the bytes that it lacks.
 
-        Raises Refused, StoreUnavailable.
+        Raises Refused, Unavailable.
         """
-        if self._hears_master and not force:
+        if self.hears_master and not force:
             rule = "rmqlite standby switch there, or --force"
             address = self._config.master_address
             raise Refused(f"{address} is a living master: {rule}", rule=rule)
+        await self.authority.take_over(force=force)
+        return self.lead()
+
+    def lead(self) -> int:
+        """The same, when that is decided.  Raises StoreUnavailable."""
         lacking = self.lacking
         self._become_master()
         log.warning("promoted to master end=%d lacking_bytes=%d", self._store.end, lacking)
@@ -175,7 +181,7 @@ class Following:
             return
         acks = asyncio.create_task(self._acknowledge(write))
         try:
-            while not self._is_promoted:
+            while not self.is_promoted:
                 async with asyncio.timeout(AWAY_S * 2):
                     frame = await self._read(read)
                 if frame.data:
@@ -268,18 +274,20 @@ class Following:
 
     def _become_master(self) -> None:
         now_ms = self._clock.now_ms()
-        save_role(self._config, BrokerRole(master_name(self._config), alone_since_ms=now_ms))
-        self._is_promoted = True
+        name, other = master_name(self._config), self._config.master_address
+        save_role(self._config, BrokerRole(name, other, alone_since_ms=now_ms))
+        self.is_promoted = True
 
     # ---- parts
 
     @property
-    def _hears_master(self) -> bool:
+    def hears_master(self) -> bool:
+        """Has anything come from it lately?"""
         return elapsed_s() - self._heard_s < AWAY_S
 
     def _refuse(self, name: str) -> None:
         if name not in OPEN:
-            raise NotMaster("" if self._is_promoted else self._config.master_address)
+            raise NotMaster("" if self.is_promoted else self._config.master_address)
 
     def _tables(self) -> Mapping[str, Tree]:
         return {OFFSETS_TABLE: self._offsets}

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
+from rmqlite.features.standby.authority import Authority, ByHand
 from rmqlite.features.standby.role import SLAVE, BrokerRole, role_of, save_role
 from rmqlite.features.standby.terms import begin_term, common_end, terms_of
 from rmqlite.kernel.broker import Broker
@@ -84,6 +85,7 @@ class Leading:
         self._behind_since_ms = 0
         self._is_handing_over = False
         self._is_followed = asyncio.Event()
+        self.authority: Authority = ByHand()
         # What the standby had before the start is not known: readers go on where they were.
         if self._waits:
             store.copied_end = store.end
@@ -92,6 +94,11 @@ class Leading:
     def _waits(self) -> bool:
         """Must a standby have what is acknowledged?"""
         return self._needs_copy and not self._role.alone_since_ms
+
+    @property
+    def is_alone(self) -> bool:
+        """Is what this broker alone has acknowledged?"""
+        return self._role.alone_since_ms > 0
 
     def attach(self, parts: ServiceParts, service: Service) -> None:
         self._commit = parts.commit
@@ -110,19 +117,18 @@ class Leading:
         trouble = str(refusal) if refusal else ""
         if self._needs_copy and self._role.alone_since_ms:
             trouble = "messages are acknowledged with one copy, until a standby has all"
-        return (
-            ReplicationStatus(
-                self._config.broker_role,
-                term=terms[-1].number,
-                peer=self._peer,
-                is_connected=session is not None,
-                end=self._acked,
-                behind_bytes=behind,
-                behind_since_ms=self._behind_since_ms if behind or not session else 0,
-                alone_since_ms=self._role.alone_since_ms,
-                trouble=trouble,
-            ),
+        status = ReplicationStatus(
+            self._config.broker_role,
+            term=terms[-1].number,
+            peer=self._peer,
+            is_connected=session is not None,
+            end=self._acked,
+            behind_bytes=behind,
+            behind_since_ms=self._behind_since_ms if behind or not session else 0,
+            alone_since_ms=self._role.alone_since_ms,
+            trouble=trouble,
         )
+        return (self.authority.add_to(status),)
 
     async def watch(self) -> None:
         """Refuse messages while the standby that must have them is away."""
@@ -130,13 +136,13 @@ class Leading:
             await self._is_followed.wait()
         while True:
             await asyncio.sleep(LOOK_S)
-            session = self._session
-            if session is not None and session.acked == self._store.end:
-                self._behind_since_ms = 0
-            elif self._peer and not self._behind_since_ms:
-                self._behind_since_ms = self._clock.now_ms()
-            is_away = elapsed_s() - self._heard_s > AWAY_S
-            if not self._waits or not is_away or self._is_handing_over:
+            self._note_behind()
+            if not self._waits or self._is_handing_over:
+                continue
+            session, is_away = self._session, elapsed_s() - self._heard_s > AWAY_S
+            if not is_away:
+                await self._note_copy()
+            if not is_away or await self._goes_alone():
                 continue
             if self._commit.refusal is None:
                 log.error("the standby is away, messages are refused peer=%s", self._peer)
@@ -148,6 +154,36 @@ class Leading:
                 session.wake.set()
             elif self._config.master_address:
                 await self._ask_the_other()
+
+    def _note_behind(self) -> None:
+        session = self._session
+        if session is not None and session.acked == self._store.end:
+            self._behind_since_ms = 0
+        elif self._peer and not self._behind_since_ms:
+            self._behind_since_ms = self._clock.now_ms()
+
+    async def _note_copy(self) -> None:
+        """Let the standby take over, if it has all that was acknowledged."""
+        session = self._session
+        if session is not None and session.acked >= self._store.durable_end:
+            with suppress(Unavailable):
+                await self.authority.note_peer(session.address)
+
+    async def _goes_alone(self) -> bool:
+        """Acknowledge with one copy, if that is asked for and nobody else can be the master."""
+        if not self._config.auto_in_sync_replicas or self._config.min_in_sync_replicas == 2:
+            return False
+        try:
+            await self.authority.note_peer("")
+        except Unavailable:
+            return False
+        self._role = replace(self._role, alone_since_ms=self._clock.now_ms())
+        save_role(self._config, self._role)
+        self._store.copied_end = MessageStore.copied_end
+        self._commit.refusal = None
+        self._commit.settle()
+        log.error("the standby is away, one copy is acknowledged from now on peer=%s", self._peer)
+        return True
 
     async def _ask_the_other(self) -> None:
         """Follow the other broker, if it was promoted: here nothing is acknowledged without it."""
@@ -162,10 +198,14 @@ class Leading:
         except (RmqliteError, TimeoutError):
             return
         if first.is_alone:
-            address = self._config.master_address
-            log.warning("the other broker is the master, this one follows address=%s", address)
-            save_role(self._config, BrokerRole(SLAVE, address))
-            self._service.serve_again()
+            self.follow_the_other(self._config.master_address)
+
+    def follow_the_other(self, address: str) -> None:
+        """Be its standby from the next start on, which follows.  Raises StoreUnavailable."""
+        log.warning("the other broker is the master, this one follows address=%s", address)
+        save_role(self._config, BrokerRole(SLAVE, address))
+        self._keep_closed(address)
+        self._service.serve_again()
 
     # ---- a call of a standby
 
@@ -176,6 +216,10 @@ class Leading:
             return
         first = read_follower(data)
         begin = await self._begin(first)
+        noted = self.authority.peer
+        if noted and (noted != first.address or begin < self._store.copied_end):
+            # It must not take over before it has all again.
+            await self.authority.note_peer("")
         if self._session is not None:
             self._session.is_over = True
             self._session.wake.set()
@@ -201,6 +245,8 @@ class Leading:
         store = self._store
         if self._is_handing_over:
             raise NotMaster(self._peer)
+        if not self.authority.may_lead:
+            raise NotMaster("", "it may not lead: rmqlite standby show")
         if first.log_file_bytes != store.log_file_bytes:
             rule = f"mappedFileSizeCommitLog={store.log_file_bytes}, as the master's"
             raise Refused(f"the log files must be as long: {rule}", rule=rule)
@@ -311,7 +357,7 @@ class Leading:
     def _take_copy(self, session: StandbyCall) -> None:
         """Count what the standby has."""
         store = self._store
-        if not self._needs_copy or session is not self._session:
+        if not self._needs_copy or session is not self._session or not self.authority.may_lead:
             return
         if self._role.alone_since_ms:
             if session.acked < store.synced_end:
@@ -368,6 +414,7 @@ class Leading:
                         raise Unavailable("the standby has gone")
                     self._sync()
                     await asyncio.sleep(0.005)
+                await self.authority.hand_over(session.address)
         self._keep_closed(session.address)
         save_role(self._config, BrokerRole(SLAVE, session.address))
         frame = MasterFrame(
@@ -396,7 +443,7 @@ class Leading:
             yield
         except (TimeoutError, Unavailable) as error:
             self._store.is_copy = self._is_handing_over = False
-            self._access.closed_to = None
+            self._access.closed_to = self.authority.closed_to
             raise Unavailable(f"the standby was too slow to take over: {error}") from error
 
     def _keep_closed(self, address: str) -> None:

@@ -144,6 +144,18 @@ class BrokerConfig(BaseModel):
     master_account: Annotated[
         str, matching("[a-zA-Z0-9_.-]{0,128}", "an access key of aclFile")
     ] = _key("masterAccount", "")
+    min_in_sync_replicas: Annotated[int, whole("brokers", 1, 2)] = _key("minInSyncReplicas", 1)
+    auto_in_sync_replicas: Switch = _key("enableAutoInSyncReplicas", False)
+    authority: Annotated[
+        str,
+        matching(
+            r"|archive|etcds?://[^\s/,@]+:[0-9]{1,5}(,[^\s/,@]+:[0-9]{1,5})*/[a-zA-Z0-9_.-]{1,127}",
+            "archive, or etcd://HOST:PORT/NAME with , between several HOST:PORT",
+        ),
+    ] = _key("authority", "")
+    authority_lease_ms: Annotated[int, whole("milliseconds", 2_000, 60_000)] = _key(
+        "authorityLeaseMs", 10_000
+    )
 
     # The store on disk.
     store_path: Place = _key("storePathRootDir", "~/store")

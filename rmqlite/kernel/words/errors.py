@@ -404,8 +404,8 @@ class NotMaster(Unavailable):
     was_never_sent = False
     """Does the client ask another broker next?"""
 
-    def __init__(self, address: str) -> None:
-        place = f"it is {address}" if address else "ask the other broker"
+    def __init__(self, address: str, reason: str = "") -> None:
+        place = f"it is {address}" if address else reason or "ask the other broker"
         sentence = f"this broker is not the master; {place}"
         super().__init__(sentence, field="master", value=address, rule="ask the master")
 

@@ -210,6 +210,23 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         lambda now: _since_s(now.status, [e.alone_since_ms for e in now.status.replication]),
     ),
     (
+        "authority_away_seconds",
+        "How long the authority that decides who is the master has not answered; 0 if it does.",
+        lambda now: _since_s(
+            now.status, [e.authority_away_since_ms for e in now.status.replication]
+        ),
+    ),
+    (
+        "authority_lease_seconds",
+        "For how long this master may answer without the authority; 0 for a standby.",
+        lambda now: sum([each.lease_left_ms for each in now.status.replication]) / 1000,
+    ),
+    (
+        "in_sync_replicas",
+        "The brokers that have all messages, as the authority knows; 0 without one.",
+        lambda now: sum([len(each.in_sync) for each in now.status.replication]),
+    ),
+    (
         "broken_files",
         "Files of accounts or keys that have changed and cannot be used: the former ones stay.",
         lambda now: sum(files.is_broken for files in now.files),

@@ -154,16 +154,20 @@ def _channel_to(config: BrokerConfig) -> grpc.aio.Channel:
     )
     if address == config.master_address:
         return grpc.aio.insecure_channel(address, options=options)
+    return grpc.aio.secure_channel(address, credentials_of(config), options=options)
+
+
+def credentials_of(config: BrokerConfig) -> grpc.ChannelCredentials:
+    """Of a broker that calls another server.  Raises ConfigInvalid."""
     try:
         ca = config.tls_trust_cert_path.read_bytes()
         has_own = config.tls_mode != "disabled"
         key = config.tls_key_path.read_bytes() if has_own else None
         certificate = config.tls_cert_path.read_bytes() if has_own else None
     except OSError as error:
-        rule = f"certificates in PEM that the master's is signed with ({error})"
+        rule = f"certificates in PEM that the other server's is signed with ({error})"
         raise config.refusal("tls_trust_cert_path", rule) from None
-    credentials = grpc.ssl_channel_credentials(ca, key, certificate)
-    return grpc.aio.secure_channel(address, credentials, options=options)
+    return grpc.ssl_channel_credentials(ca, key, certificate)
 
 
 def _signed(config: BrokerConfig, access: Access) -> tuple[tuple[str, str], ...]:

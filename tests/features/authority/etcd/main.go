@@ -1,0 +1,10 @@
+// The server of etcd, as its own main() starts it.
+package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() { etcdmain.Main(os.Args) }
