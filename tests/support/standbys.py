@@ -35,7 +35,10 @@ class Pair:
         """credentials: of an administrator, if there are accounts."""
         self._credentials = Credentials(*credentials)
         addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-        both = {**SMALL, "inSyncReplicas": "2", **settings}
+        names = [str(free_port()) for _ in range(2)]
+        self.name_servers = ";".join([f"127.0.0.1:{port}" for port in names])
+        both = {**SMALL, "inSyncReplicas": "2", "brokersAllowed": "127.0.0.1"}
+        both |= {"namesrvAddr": self.name_servers} | settings
         roles = ({"brokerRole": "SYNC_MASTER"}, {"brokerRole": "SLAVE"})
         self._settings = {
             folder / name: {
@@ -43,9 +46,11 @@ class Pair:
                 **role,
                 "grpcPort": own.rpartition(":")[2],
                 "masterAddress": other,
+                "listenPort": str(free_port()),
+                "nameServerPort": name_port,
             }
-            for name, role, own, other in zip(
-                ("first", "second"), roles, addresses, addresses[::-1], strict=True
+            for name, role, own, other, name_port in zip(
+                ("first", "second"), roles, addresses, addresses[::-1], names, strict=True
             )
         }
         self.first, self.second = [

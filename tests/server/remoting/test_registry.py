@@ -139,12 +139,11 @@ def test_a_second_address_under_a_living_master_is_refused(names: Names) -> None
     ("broker", "named"),
     [
         (A._replace(name="ours"), r"10\.0\.0\.2:10911.*10\.0\.0\.1:10911"),
-        (A_SLAVE._replace(name="ours"), "takes no slaves"),
         (A._replace(address=OWN.address), "that of ours"),
         (A_SLAVE._replace(cluster="D"), "clusterName"),
         (A._replace(name="b"), "alive at"),
     ],
-    ids=["our name", "a slave of ours", "our address", "two clusters", "two names"],
+    ids=["our name", "our address", "two clusters", "two names"],
 )
 def test_what_contradicts_a_living_broker_is_refused(
     names: Names, broker: Registrant, named: str
