@@ -30,15 +30,23 @@ class Pair:
     """`first` begins as the master, `second` as its standby; both wait for two copies."""
 
     def __init__(
-        self, folder: Path, *, credentials: tuple[str, str] = ("", ""), **settings: str
+        self,
+        folder: Path,
+        *,
+        credentials: tuple[str, str] = ("", ""),
+        more_name_servers: str = "",
+        **settings: str,
     ) -> None:
-        """credentials: of an administrator, if there are accounts."""
+        """credentials: of an administrator, if there are accounts.
+
+        more_name_servers: beside those of both, each with a ";" before it.
+        """
         self._credentials = Credentials(*credentials)
         addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
         names = [str(free_port()) for _ in range(2)]
         self.name_servers = ";".join([f"127.0.0.1:{port}" for port in names])
         both = {**SMALL, "inSyncReplicas": "2", "brokersAllowed": "127.0.0.1"}
-        both |= {"namesrvAddr": self.name_servers} | settings
+        both |= {"namesrvAddr": self.name_servers + more_name_servers} | settings
         roles = ({"brokerRole": "SYNC_MASTER"}, {"brokerRole": "SLAVE"})
         self._settings = {
             folder / name: {

@@ -30,7 +30,7 @@ _FORWARDED: Final = ("x-mq-", "authorization")
 
 
 class Standby:
-    """The calls that are forwarded.  close() ends the connection to the master."""
+    """The calls that are forwarded.  end_forwarding() ends the connection to the master."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -43,7 +43,7 @@ class Standby:
             for rpc in (rpcs.QUERY_ROUTE, rpcs.RECALL_MESSAGE)
         }
 
-    async def close(self) -> None:
+    async def end_forwarding(self) -> None:
         if self._channel is not None:
             await self._channel.close()
 

@@ -196,10 +196,10 @@ class Protocol:
         """The protocol's own loop, as a task of the broker."""
         return tasks.create_task(self.telemetry.run(), name="clients of RocketMQ 5")
 
-    async def close(self) -> None:
+    async def end_forwarding(self) -> None:
         """Nobody is answered any more."""
         if self._standby is not None:
-            await self._standby.close()
+            await self._standby.end_forwarding()
 
 
 async def _sync_lite(
