@@ -90,13 +90,15 @@ def take_over(master: BrokerProcess, standby: BrokerProcess) -> None:
 
 
 def main() -> int:
-    from rmqlite.client import Message, Producer
+    from rmqlite.client import AdminClient, Message, Producer
 
     with tempfile.TemporaryDirectory() as text:
         master, standby = two_brokers(Path(text))
         with master, standby:
             endpoints = f"{master.endpoint},{standby.endpoint}"
             wait_until_copied(endpoints)
+            with AdminClient(endpoints) as admin:
+                admin.create_topic(TOPIC, queues=4)
             print(f"a master and its standby: {endpoints}")
             reader, longest_s, sent = Reader(endpoints), 0.0, set()
             with Producer(endpoints, "order-senders", retries=20) as producer, reader.consumer:

@@ -27,7 +27,8 @@ PAUSE_MS: Final = 100
 WAIT_S: Final = 150.0
 """A client that has not gone on after so long never does."""
 OURS, JAVA_4 = "rmqlite", "java-4"
-NAMES: Final = (OURS, JAVA_4, *COMMANDS)
+NAMES: Final = (OURS, JAVA_4, "python", "java")
+"""Not Node's: its producer keeps the route of its start."""
 
 
 class Streaming(Protocol):
@@ -128,10 +129,7 @@ def streaming(pair: Pair, folder: Path, names: Sequence[str]) -> Iterator[dict[s
                 continue
             is_4 = name == JAVA_4
             command = toolchains.java() if is_4 else COMMANDS[name]()
-            several = pair.endpoints.replace(",", ";")
-            # The client for Node takes one address.
-            address = several.partition(";")[2] if name == "node" else several
-            place = pair.name_servers if is_4 else address
+            place = pair.name_servers if is_4 else pair.endpoints.replace(",", ";")
             log = folder / f"{name}.log"
             program = Program(command, place, log, OWN_INTERVALS="1")
             made[name] = Official(stack.enter_context(program), f"of-{name}")
