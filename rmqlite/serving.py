@@ -14,16 +14,16 @@ from rmqlite.features.accounts.gate.limits import connections_max, limits_of
 from rmqlite.features.authority.feature import FEATURE as AUTHORITY
 from rmqlite.features.authority.settings import check_authority
 from rmqlite.features.authority.starting import starts_as_standby
-from rmqlite.features.cluster.addresses import with_own_address
+from rmqlite.features.cluster.addresses import host_and_port, with_own_address
 from rmqlite.features.cluster.link import Connecting
-from rmqlite.features.cluster.registration import Registering
+from rmqlite.features.cluster.registration import Peer, Registering
 from rmqlite.features.every import features
 from rmqlite.features.standby.copied_store import CopiedStore
 from rmqlite.features.standby.feature import FEATURE as STANDBY
-from rmqlite.features.standby.role import SLAVE, in_role
+from rmqlite.features.standby.role import SLAVE, in_role, peer_of, role_of
 from rmqlite.features.standby.tails import cut_tail
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.process.protocol_server import Neighbours, ProtocolServer
+from rmqlite.kernel.process.protocol_server import ProtocolServer
 from rmqlite.kernel.process.serve import EXIT_AGAIN, Assembly, Ready
 from rmqlite.kernel.process.serve import serve as serve_assembly
 from rmqlite.kernel.service.access import Access
@@ -57,6 +57,12 @@ def serve(
             cut_tail(role)
             code = serve_assembly(assembled(role, clock), on_ready, reload)
     return code
+
+
+def _peer_of(config: BrokerConfig) -> Peer:
+    address = peer_of(config).removeprefix("tls://")
+    host = host_and_port(address)[0] if address else ""
+    return Peer(host, was_master=bool(role_of(config).alone_since_ms))
 
 
 def _no_loops(_parts: ServiceParts, _service: Service) -> Loops:
@@ -93,7 +99,7 @@ def assembled(config: BrokerConfig, clock: SystemClock) -> Assembly:
         access=access,
         limits=limits_of(config),
         watched=watched,
-        neighbours=Neighbours() if is_standby else Registering(Connecting(config, access)),
+        neighbours=Registering(Connecting(config, access), _peer_of(config)),
         open_ports=open_ports(config),
         clock=clock,
         store=CopiedStore if is_standby else MessageStore,

@@ -98,6 +98,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     - the Java client of RocketMQ 5 beside that of 4.9, C++'s in a cluster, and a permissive port of
       TLS under Java's: the other clients there, and tests/journeys/test_tls.py;
     - the example of a cluster (tests/journeys/test_demo.py): tests/conformance/test_cluster.py;
+    - clients of RocketMQ at a master that is killed (tests/conformance/standby):
+      tests/features/standby/test_clients.py;
     - the growth of a benchmark: nothing, it is a tool.
     Only with --long is it proved that a page does not move under who reads it, and that the log-in
     is read at any width.

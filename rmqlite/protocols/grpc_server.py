@@ -307,6 +307,8 @@ class GrpcServer:
             loop.cancel()
 
     async def close(self) -> None:
+        if self._rocketmq is not None:
+            await self._rocketmq.end_forwarding()
         if self._server is not None:
             await self._server.stop(0)
             # gRPC ends them in the next turns; who cancels them now makes it print stacks.

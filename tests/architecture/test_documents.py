@@ -64,6 +64,7 @@ OPTIONS_OF_OTHERS = {
 CAMEL_CASE_OF_OTHERS = {
     "preparedTransactionOffset",
     "rmqliteRetryPolicy",
+    "pollNameServerInterval",
     "updateTopic",
     "timerPrecisionMs",
     "mappedFileSizeTimerLog",

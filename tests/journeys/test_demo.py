@@ -47,3 +47,17 @@ def test_a_cluster_of_three_goes_on_without_one() -> None:
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "160 acknowledged, 160 consumed" in ran.stdout
+
+
+def test_a_standby_takes_over_and_its_clients_go_on() -> None:
+    """The example of two brokers: the first one is killed, and its disk is gone."""
+    ran = subprocess.run(
+        [sys.executable, "-c", "import standby, sys; sys.exit(standby.main())"],
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'examples'}", "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "it lacks 0 bytes" in ran.stdout
+    assert "200 acknowledged, 200 consumed" in ran.stdout

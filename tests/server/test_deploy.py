@@ -44,6 +44,7 @@ def document(name: str) -> Any:
 
 
 COMPOSE = document("compose.yaml")
+TWO = document("two.yaml")
 MANIFEST = {
     each["kind"]: each for each in yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text())
 }
@@ -86,7 +87,7 @@ def seconds(text: str) -> int:
 def test_every_file_of_yaml_can_be_read() -> None:
     """And none is empty."""
     files = [path for suffix in ("yml", "yaml") for path in FOLDER.rglob(f"*.{suffix}")]
-    assert len(files) == 6
+    assert len(files) == 7
     for path in files:
         assert all(yaml.safe_load_all(path.read_text("utf-8"))), path
 
@@ -220,11 +221,35 @@ def test_compose_mounts_what_is_there() -> None:
     assert mounted[home] == ROOT / "examples" / "grafana-dashboard.json"
 
 
+def test_two_brokers_name_each_other() -> None:
+    """Each follows the other one, whichever is the master, and both are in one network."""
+    addresses, configs = {}, {}
+    for name, service in TWO["services"].items():
+        addresses[name] = service["networks"]["brokers"]["ipv4_address"]
+        folder = next(each for each in service["volumes"] if each.endswith(f"{ETC}:ro"))
+        configs[name] = load_config(FOLDER / folder.partition(":")[0] / "broker.conf")
+        check_exposure(configs[name])
+        assert not service.get("ports")
+        assert service["ulimits"]["nofile"] >= open_files(configs[name])
+    roles = {name: config.broker_role for name, config in configs.items()}
+    assert roles == {"first": "SYNC_MASTER", "second": "SLAVE"}
+    for name, other in (("first", "second"), ("second", "first")):
+        config = configs[name]
+        assert config.broker_ip == addresses[name]
+        assert config.master_address == f"{addresses[other]}:{configs[other].grpc_port}"
+        assert config.name_server_addresses == tuple(
+            [f"{address}:{config.name_server_port}" for address in addresses.values()]
+        )
+        assert config.brokers_allowed.split(";") == list(addresses.values())
+        assert config.in_sync_replicas == 2
+
+
 def test_images_have_plain_names_and_this_version() -> None:
     """Whoever has a registry of their own puts its name before them."""
     images = [each["image"] for each in COMPOSE["services"].values()]
+    images += [each["image"] for each in TWO["services"].values()]
     images += [INIT["image"], BROKER["image"]]
-    assert [each for each in images if each.startswith("rmqlite")] == [IMAGE] * 3
+    assert [each for each in images if each.startswith("rmqlite")] == [IMAGE] * 5
     for image in images:
         assert "." not in image.partition(":")[0]
     assert f"-t {IMAGE} " in DOCKERFILE

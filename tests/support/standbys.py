@@ -36,12 +36,19 @@ class Pair:
         /,
         *,
         credentials: tuple[str, str] = ("", ""),
+        more_name_servers: str = "",
         **settings: str,
     ) -> None:
-        """authorities: of each broker.  credentials: of an administrator, if there are accounts."""
+        """authorities: of each broker.  credentials: of an administrator, if there are accounts.
+
+        more_name_servers: beside those of both, each with a ";" before it.
+        """
         self._credentials = Credentials(*credentials)
         addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-        both = {**SMALL, "inSyncReplicas": "2", **settings}
+        names = [str(free_port()) for _ in range(2)]
+        self.name_servers = ";".join([f"127.0.0.1:{port}" for port in names])
+        both = {**SMALL, "inSyncReplicas": "2", "brokersAllowed": "127.0.0.1"}
+        both |= {"namesrvAddr": self.name_servers + more_name_servers} | settings
         roles = ({"brokerRole": "SYNC_MASTER"}, {"brokerRole": "SLAVE"})
         self._settings = {
             folder / name: {
@@ -50,9 +57,17 @@ class Pair:
                 "grpcPort": own.rpartition(":")[2],
                 "masterAddress": other,
                 "authority": authority,
+                "listenPort": str(free_port()),
+                "nameServerPort": name_port,
             }
-            for name, role, own, other, authority in zip(
-                ("first", "second"), roles, addresses, addresses[::-1], authorities, strict=True
+            for name, role, own, other, authority, name_port in zip(
+                ("first", "second"),
+                roles,
+                addresses,
+                addresses[::-1],
+                authorities,
+                names,
+                strict=True,
             )
         }
         self.first, self.second = [

@@ -11,7 +11,7 @@ from rmqlite.features.authority.record import Register
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.words.message import host_text
 from rmqlite.protocols.etcd import Etcd
-from rmqlite.protocols.native.replication import credentials_of
+from rmqlite.protocols.grpc.to_master import credentials_of
 
 ARCHIVE: Final = "archive"
 

@@ -6,6 +6,9 @@ registerNameServerPeriod, and soon after its topics change.
 
 A name server forgets a broker when its connection closes, but RocketMQ's never forget a single
 topic: so after a deletion the broker leaves and registers again at once (cluster reference §1.4).
+
+Of two brokers with one log the master has id 0, and the standby has id 1, so that clients know its
+address before it is the master.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from rmqlite.features.cluster.addresses import check_reachable, host_and_port, other_name_servers
 from rmqlite.features.cluster.link import Connecting, Link, NameServerRefusal
@@ -47,6 +50,7 @@ LEAVE_S: Final = 1.0
 ROUTE_S: Final = 1.0
 """The client that waits for the route gives up after 3 seconds."""
 _MASTER: Final = 0
+_STANDBY: Final = 1
 _FAILURES: Final = (
     OSError,
     NotAnswered,
@@ -58,6 +62,16 @@ _FAILURES: Final = (
 """Of a name server or its connection; the task tries again."""
 
 log = logging.getLogger(__name__)
+
+
+class Peer(NamedTuple):
+    """The broker that has the same log, and the same name; host: empty if there is none.
+
+    was_master: this one has taken its place, and it has not come back yet.
+    """
+
+    host: str = ""
+    was_master: bool = False
 
 
 class _NameServer:
@@ -75,14 +89,15 @@ class _NameServer:
 class Registering(Neighbours):
     """All name servers of one broker."""
 
-    def __init__(self, connecting: Connecting) -> None:
+    def __init__(self, connecting: Connecting, peer: Peer | None = None) -> None:
         self._connecting = connecting
+        self._peer = peer or Peer()
         self._servers: list[_NameServer] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def check(self, config: BrokerConfig) -> None:
         addresses = map(host_and_port, other_name_servers(config))
-        checks = [_check_at(config, self._connecting, host, port) for host, port in addresses]
+        checks = [self._check_at(config, host, port) for host, port in addresses]
         await asyncio.gather(*checks)
 
     def meet(self, config: BrokerConfig, broker: Broker, clock: Clock) -> None:
@@ -126,7 +141,10 @@ class Registering(Neighbours):
         ]
 
     async def close(self) -> None:
-        await asyncio.gather(*map(self._leave, self._servers), return_exceptions=True)
+        # With a peer the end of the connection must do: to unregister would remove whoever has the
+        # id by now, at RocketMQ's name servers.
+        if not self._peer.host:
+            await asyncio.gather(*map(self._leave, self._servers), return_exceptions=True)
         for task in self._tasks:
             task.cancel()
 
@@ -149,7 +167,7 @@ class Registering(Neighbours):
     async def _stay(self, server: _NameServer, link: Link) -> None:
         """Register on this connection until it ends, which raises one of _FAILURES."""
         server.topics = frozenset()
-        await check_name(self._config, link)
+        await self._take_name(link)
         while True:
             server.is_changed.clear()
             await self._register(server, link, await self._table.encoded())
@@ -166,7 +184,7 @@ class Registering(Neighbours):
             address,
             config.cluster_name,
             address,
-            _MASTER,
+            _id_of(config),
             config.compressed_register,
             table.crc,
         )
@@ -221,37 +239,84 @@ class Registering(Neighbours):
         if server.link is not None and server.status.is_registered:
             await server.link.ask(codes.UNREGISTER_BROKER, _own(self._config), seconds=LEAVE_S)
 
-
-async def _check_at(config: BrokerConfig, connecting: Connecting, host: str, port: int) -> None:
-    try:
-        link = await connecting.connect(host, port)
+    async def _check_at(self, config: BrokerConfig, host: str, port: int) -> None:
         try:
-            await check_name(config, link)
-        finally:
-            link.close()
-    except InvalidValue:
-        raise
-    except _FAILURES as error:
-        log.info(
-            "a name server does not answer yet address=%s reason=%s", host_text(host, port), error
-        )
+            link = await self._connecting.connect(host, port)
+            try:
+                other = await _master_beside(config, link)
+                # Which of the two is the master is found out when this one runs.
+                if other and not await self._is_peer(other):
+                    raise _doubled(config, link, other)
+            finally:
+                link.close()
+        except InvalidValue:
+            raise
+        except _FAILURES as error:
+            log.info(
+                "a name server does not answer yet address=%s reason=%s",
+                host_text(host, port),
+                error,
+            )
+
+    async def _take_name(self, link: Link) -> None:
+        """Remove a lost master whose place this broker has taken, or raise as check_name() does.
+
+        A name server may take it for alive for 120 s if its machine is gone without a word.
+        """
+        config = self._config
+        other = await _master_beside(config, link)
+        if other and self._peer.was_master and await self._is_peer(other):
+            lost = BrokerAtName(config.broker_name, other, config.cluster_name, _MASTER)
+            await link.ask(codes.UNREGISTER_BROKER, lost)
+        elif other:
+            raise _doubled(config, link, other)
+
+    async def _is_peer(self, address: str) -> bool:
+        host, peer = host_and_port(address)[0], self._peer.host
+        if not peer or host == peer:
+            return host == peer
+        loop = asyncio.get_running_loop()
+        try:
+            found = [await loop.getaddrinfo(each, None) for each in (host, peer)]
+        except OSError:
+            return False
+        one, other = [{each[4][0] for each in addresses} for addresses in found]
+        return bool(one & other)
 
 
 async def check_name(config: BrokerConfig, link: Link) -> None:
     """Raises InvalidValue if another broker has this one's name, or clients could not reach it."""
+    other = await _master_beside(config, link)
+    if other:
+        raise _doubled(config, link, other)
+
+
+async def _master_beside(config: BrokerConfig, link: Link) -> str:
+    """Who else is registered as the master of this one's name; a standby has one, so that is none.
+
+    Raises InvalidValue if clients could not reach this broker.
+    """
     check_reachable(config, link.peer_host)
     answer = await link.ask(codes.GET_BROKER_CLUSTER_INFO, Nothing())
     brokers = (await read_large(ClusterInfo, answer.body)).broker_addr_table
     known = brokers.get(config.broker_name)
-    other = None if known is None else known.broker_addrs.get(_MASTER)
+    other = "" if known is None else known.broker_addrs.get(_MASTER, "")
+    return "" if other == _address(config) or _id_of(config) != _MASTER else other
+
+
+def _doubled(config: BrokerConfig, link: Link, other: str) -> InvalidValue:
     address = _address(config)
-    if other not in (None, address):
-        rule = f"a name of its own: at {link.name} {other} has it, this broker is {address}"
-        raise InvalidValue("brokerName", config.broker_name, rule)
+    rule = f"a name of its own: at {link.name} {other} has it, this broker is {address}"
+    return InvalidValue("brokerName", config.broker_name, rule)
+
+
+def _id_of(config: BrokerConfig) -> int:
+    return _STANDBY if config.broker_role == "SLAVE" else _MASTER
 
 
 def _own(config: BrokerConfig) -> BrokerAtName:
-    return BrokerAtName(config.broker_name, _address(config), config.cluster_name, _MASTER)
+    address = _address(config)
+    return BrokerAtName(config.broker_name, address, config.cluster_name, _id_of(config))
 
 
 def _address(config: BrokerConfig) -> str:

@@ -36,6 +36,7 @@ class RegisteredTable:
     def __init__(self, config: BrokerConfig, broker: Broker) -> None:
         self._config = config
         self._broker = broker
+        self._is_standby = config.broker_role == "SLAVE"
         self._encoded: EncodedTopics | None = None
         self._encoding = asyncio.Lock()
 
@@ -45,8 +46,10 @@ class RegisteredTable:
 
         While the disk is full, nobody may write to the topics: that is another table, so its time
         is a millisecond later.  The counter moves with each change of a topic, so no two tables
-        have the same version.
+        have the same version.  A standby registers no topics: those of a name are its master's.
         """
+        if self._is_standby:
+            return TableVersionBody()
         version = self._broker.topics.version
         is_full = self._broker.retention.is_disk_full
         return TableVersionBody(version.changed_at_ms + is_full, version.counter)
@@ -75,6 +78,8 @@ class RegisteredTable:
 
     def _topics(self) -> list[TopicInfo]:
         """With the two topics to which RocketMQ's tools send in order to measure a broker."""
+        if self._is_standby:
+            return []
         topics, config = self._broker.topics, self._config
         probed = [topics.probed(name) for name in (config.broker_name, config.cluster_name)]
         return [*[info for info in probed if info is not None], *topics.all()]

@@ -467,6 +467,8 @@ OPEN: Final = frozenset(
     {
         *("Service.status", "StandbyCalls.follow"),
         *("StandbyCalls.promote", "StandbyCalls.switch"),
+        # Its name server goes on; order configurations are those of its start.
+        *("KeyValueCalls.orders", "KeyValueCalls.order_of"),
     }
 )
 """What a broker answers that is not the master."""

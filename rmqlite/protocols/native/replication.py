@@ -23,6 +23,7 @@ from rmqlite.kernel.store.tables.tables import Tree
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import InvalidValue, RmqliteError
 from rmqlite.kernel.words.json_tree import WrongValue
+from rmqlite.protocols.grpc.to_master import channel_to_master
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from rmqlite.protocols.shared.codec import parsed
 from rmqlite.protocols.shared.signing import Signer
@@ -126,7 +127,7 @@ def unpack_offsets(body: bytes) -> Tree:
 @asynccontextmanager
 async def followed(config: BrokerConfig, access: Access) -> AsyncIterator[tuple[Read, Write]]:
     """A call to the master.  Raises RmqliteError, at its end too, which says why it has ended."""
-    async with _channel_to(config) as channel:
+    async with channel_to_master(config, FRAME_ROOM_BYTES) as channel:
         call: Any = channel.stream_stream(FOLLOW)(metadata=_signed(config, access))
 
         async def read() -> bytes | None:
@@ -142,32 +143,6 @@ async def followed(config: BrokerConfig, access: Access) -> AsyncIterator[tuple[
             raise error_from_status("UNAVAILABLE", config.master_address) from error
         finally:
             call.cancel()
-
-
-def _channel_to(config: BrokerConfig) -> grpc.aio.Channel:
-    """Raises ConfigInvalid."""
-    address = config.master_address.removeprefix("tls://")
-    options = (
-        ("grpc.enable_http_proxy", 0),
-        ("grpc.max_receive_message_length", FRAME_ROOM_BYTES),
-        ("grpc.use_local_subchannel_pool", 1),
-    )
-    if address == config.master_address:
-        return grpc.aio.insecure_channel(address, options=options)
-    return grpc.aio.secure_channel(address, credentials_of(config), options=options)
-
-
-def credentials_of(config: BrokerConfig) -> grpc.ChannelCredentials:
-    """Of a broker that calls another server.  Raises ConfigInvalid."""
-    try:
-        ca = config.tls_trust_cert_path.read_bytes()
-        has_own = config.tls_mode != "disabled"
-        key = config.tls_key_path.read_bytes() if has_own else None
-        certificate = config.tls_cert_path.read_bytes() if has_own else None
-    except OSError as error:
-        rule = f"certificates in PEM that the other server's is signed with ({error})"
-        raise config.refusal("tls_trust_cert_path", rule) from None
-    return grpc.ssl_channel_credentials(ca, key, certificate)
 
 
 def _signed(config: BrokerConfig, access: Access) -> tuple[tuple[str, str], ...]:

@@ -2,7 +2,8 @@
 
 A broker registers its whole table of topics again and again, and is gone when it has not done so
 for 120 s, or when its connection closes (cluster reference §1.4).  A broker's name may have a
-master, id 0, and slaves; the topics are the master's, and stay while any of them is there.
+master, id 0, and slaves; the topics are the master's, and stay while any of them is there.  This
+name server's own broker is one of its name without a registration: as the master, or as a standby.
 
 Unlike in RocketMQ a table removes the topics that it lacks, and no second address takes the name
 of a living master.  The registry knows no protocol: a connection is only compared.
@@ -23,6 +24,7 @@ from rmqlite.protocols.remoting.bytes.registration import RegisteredTopic, Regis
 from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 
 MASTER: Final = 0
+STANDBY: Final = 1
 EXPIRY_MS: Final = 120_000
 BROKERS_MAX: Final = 500
 """Addresses."""
@@ -68,7 +70,8 @@ class _Entry:
 class NamedBroker:
     """All addresses of a name, and its topics.
 
-    may_write: None: as registered; else a tool has said so, until the next other table.
+    may_write: None: as registered; else a tool has said so, until the next other table.  own: the
+    name server's own broker, which has this name, too.
     """
 
     name: str
@@ -77,6 +80,7 @@ class NamedBroker:
     may_write: bool | None = None
     cluster: str = ""
     addresses: Addresses = ()
+    own: Registrant | None = None
 
     def topic(self, name: str) -> RegisteredTopic | None:
         """A topic as routes show it."""
@@ -88,9 +92,11 @@ class NamedBroker:
 
     def note(self) -> None:
         """Addresses have changed."""
-        found = sorted(self.entries.items())
-        self.addresses = tuple([(key, each.broker.address) for key, each in found])
-        self.cluster = found[0][1].broker.cluster if found else ""
+        brokers = [each.broker for each in self.entries.values()]
+        brokers += [self.own] if self.own else []
+        brokers.sort(key=lambda each: each.broker_id)
+        self.addresses = tuple([(each.broker_id, each.address) for each in brokers])
+        self.cluster = (self.own or brokers[0]).cluster if brokers else ""
 
 
 class Registry:
@@ -101,7 +107,9 @@ class Registry:
         self._now_ms = now_ms
         self._entries: dict[str, _Entry] = {}
         """By address."""
-        self._named: dict[str, NamedBroker] = {}
+        self.own_name = NamedBroker(own.name, own=own)
+        self.own_name.note()
+        self._named = {own.name: self.own_name}
         self._kinds: dict[RegisteredTopic, RegisteredTopic] = {}
         """Most topics have the same settings: one object for all of them."""
         self._topics = self._chars = 0
@@ -119,9 +127,11 @@ class Registry:
         own, name, address = self._own, broker.name, broker.address
         if address == own.address and not self.is_own(broker):
             raise FieldError("brokerAddr", address, f"another one: it is that of {own}")
-        if name == own.name and broker.broker_id != MASTER:
-            raise FieldError("brokerId", broker.broker_id, f"{MASTER}: {own} takes no slaves")
-        master = own if name == own.name else self.master_of(name)
+        is_standby = own.broker_id != MASTER and broker[:3] == own[:3]
+        if is_standby and address != own.address:
+            rule = f"another one than that of {own} at {own.address}"
+            raise FieldError("brokerId", broker.broker_id, rule)
+        master = own if name == own.name and own.broker_id == MASTER else self.master_of(name)
         if master is not None and broker.broker_id == MASTER and master.address != address:
             rule = f"{master.address}, where {master} is alive; or another brokerName"
             raise FieldError("brokerAddr", address, rule)
@@ -224,9 +234,9 @@ class Registry:
     # ---- what clients and tools ask
 
     def named(self) -> Iterable[NamedBroker]:
-        """All names, as they have come."""
+        """All names but that of the own broker, as they have come."""
         self.expire()
-        return self._named.values()
+        return [each for each in self._named.values() if each.own is None]
 
     def queues_of(self, topic: str) -> dict[str, int]:
         """How many queues of a topic consumers read at each registered broker."""
@@ -241,10 +251,10 @@ class Registry:
         """All addresses, for people."""
         return tuple(
             RegisteredBroker(
-                named.name, key, address, named.cluster, len(named.topics), named.entries[key].at_ms
+                named.name, key, each.broker.address, named.cluster, len(named.topics), each.at_ms
             )
-            for named in self.named()
-            for key, address in named.addresses
+            for named in [*self.named(), self.own_name]
+            for key, each in sorted(named.entries.items())
         )
 
     def set_writable(self, name: str, *, may_write: bool) -> int:
@@ -290,7 +300,8 @@ class Registry:
         del self._entries[entry.broker.address]
         del named.entries[entry.broker.broker_id]
         named.note()
-        if not named.entries:
+        # Without a master, the topics of the own broker's name are those that it has a copy of.
+        if not named.entries and named.own is None:
             self._put(named, {})
             del self._named[named.name]
 

@@ -16,7 +16,7 @@ from rmqlite.kernel.process.protocol_server import Running, bound_socket, taking
 from rmqlite.kernel.words.message import host_text
 from rmqlite.protocols.remoting.calls import Calls, RemotingGuard, handlers_of
 from rmqlite.protocols.remoting.connection import Connections
-from rmqlite.protocols.remoting.registry import MASTER, Registrant, Registry
+from rmqlite.protocols.remoting.registry import MASTER, STANDBY, Registrant, Registry
 from rmqlite.protocols.remoting.requests.broker import Figures, SettingRequests
 from rmqlite.protocols.remoting.requests.clients import RemotingClients
 from rmqlite.protocols.remoting.requests.groups import Groups, OffsetRequests, Queues
@@ -81,7 +81,8 @@ class RemotingServer:
         service, name = running.service, config.broker_name
         clients = RemotingClients(service)
         address = host_text(config.broker_ip, config.listen_port)
-        own = Registrant(name, config.cluster_name, MASTER, address)
+        broker_id = STANDBY if config.broker_role == "SLAVE" else MASTER
+        own = Registrant(name, config.cluster_name, broker_id, address)
         registry = self._registry = Registry(own, service.clock.now_ms)
         service.registered = registry.rows
         self._sends = SendRequests(config, service)

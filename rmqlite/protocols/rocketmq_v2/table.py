@@ -8,7 +8,6 @@ own request, perhaps through a proxy or a tunnel, so these are answered.
 from __future__ import annotations
 
 import asyncio
-from ipaddress import ip_address
 from typing import Any, Final
 
 from rmqlite.features.transactions.service import TransactionCalls
@@ -20,8 +19,9 @@ from rmqlite.kernel.tables.topics import READ, WRITE
 from rmqlite.kernel.words.errors import AccessDenied, TopicUnknown
 from rmqlite.protocols.grpc.calls import Handlers, many_answers
 from rmqlite.protocols.grpc.in_flight import InFlight
+from rmqlite.protocols.rocketmq_v2.addresses import answered_endpoints
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs, rules
-from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code, RocketmqRefusal, broken
+from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code, RocketmqRefusal
 from rmqlite.protocols.rocketmq_v2.bytes.limits import rocketmq_limits
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, definition, service
 from rmqlite.protocols.rocketmq_v2.calls import (
@@ -42,12 +42,11 @@ from rmqlite.protocols.rocketmq_v2.sends import (
     RocketmqTransactions,
     TelemetryProducers,
 )
+from rmqlite.protocols.rocketmq_v2.standby import Standby
 from rmqlite.protocols.rocketmq_v2.telemetry import Telemetry
 
 ANY_QUEUE: Final = -1
 """The queue of an assignment: a consumer receives from all queues of a topic."""
-ENDPOINTS_BYTES_MAX: Final = 1_024
-"""The addresses of a request, which the answer repeats for each of up to a thousand queues."""
 _PERMISSIONS: Final = {
     (False, False): definition.NONE,
     (True, False): definition.READ,
@@ -120,6 +119,10 @@ class Routes:
         except AccessDenied:
             raise TopicUnknown(name) from None
 
+    def _standby(self) -> str:
+        """Its address, if there is one."""
+        return next(iter([each.peer for each in self._service.replication()]), "")
+
     def _queue(
         self, request: service.QueryRouteRequest | service.QueryAssignmentRequest
     ) -> definition.MessageQueue:
@@ -127,34 +130,14 @@ class Routes:
         return definition.MessageQueue(
             topic=request.topic,
             broker=definition.Broker(
-                name=self._config.broker_name, id=0, endpoints=self._endpoints(request.endpoints)
+                name=self._config.broker_name,
+                id=0,
+                endpoints=answered_endpoints(
+                    request.endpoints, self._config.broker_ip, self._port, self._standby()
+                ),
             ),
             accept_message_types=self._types,  # type: ignore[arg-type]  # the stub's enum
         )
-
-    def _endpoints(self, asked: definition.Endpoints) -> definition.Endpoints:
-        """Those of a request, with a scheme; a client that names none gets the broker's own."""
-        if not asked.addresses:
-            address = definition.Address(host=self._config.broker_ip, port=self._port)
-            return definition.Endpoints(
-                scheme=_scheme_of(self._config.broker_ip), addresses=[address]
-            )
-        if asked.ByteSize() > ENDPOINTS_BYTES_MAX:
-            rule = f"at most {ENDPOINTS_BYTES_MAX} bytes"
-            size = f"{asked.ByteSize()} bytes"
-            raise broken(Code.ILLEGAL_ACCESS_POINT, "endpoints", size, rule)
-        if asked.scheme in (definition.IPv4, definition.IPv6, definition.DOMAIN_NAME):
-            return asked
-        scheme = _scheme_of(asked.addresses[0].host)
-        return definition.Endpoints(scheme=scheme, addresses=asked.addresses)
-
-
-def _scheme_of(host: str) -> definition.AddressScheme:
-    try:
-        version = ip_address(host).version
-    except ValueError:
-        return definition.DOMAIN_NAME
-    return definition.IPv4 if version == 4 else definition.IPv6
 
 
 class Protocol:
@@ -163,6 +146,7 @@ class Protocol:
     def __init__(self, config: BrokerConfig, own: Service, port: int) -> None:
         self._service = own
         self._decoding = Reading(rocketmq_limits(config))
+        self._standby = Standby(config) if config.broker_role == "SLAVE" else None
         self.clients = RocketmqClients(own.clock)
         self.telemetry = Telemetry(config, own, self.clients, self._decoding)
         routes, sends = Routes(config, own, port), RocketmqSends(config, own, self.clients)
@@ -199,6 +183,8 @@ class Protocol:
         }
         for rpc, method in self._manies.items():
             found[rpc.path] = many_handler(rpc, method, self._decoding, in_flight, enter)
+        if self._standby is not None:
+            found |= self._standby.handlers(self._decoding, in_flight, enter)
         path = rpcs.TELEMETRY.path
         refuse = refusing(rpcs.TELEMETRY)
         found[path] = many_answers(
@@ -209,6 +195,11 @@ class Protocol:
     def run(self, tasks: asyncio.TaskGroup) -> asyncio.Task[None]:
         """The protocol's own loop, as a task of the broker."""
         return tasks.create_task(self.telemetry.run(), name="clients of RocketMQ 5")
+
+    async def end_forwarding(self) -> None:
+        """Nobody is answered any more."""
+        if self._standby is not None:
+            await self._standby.end_forwarding()
 
 
 async def _sync_lite(

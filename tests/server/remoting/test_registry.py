@@ -139,12 +139,11 @@ def test_a_second_address_under_a_living_master_is_refused(names: Names) -> None
     ("broker", "named"),
     [
         (A._replace(name="ours"), r"10\.0\.0\.2:10911.*10\.0\.0\.1:10911"),
-        (A_SLAVE._replace(name="ours"), "takes no slaves"),
         (A._replace(address=OWN.address), "that of ours"),
         (A_SLAVE._replace(cluster="D"), "clusterName"),
         (A._replace(name="b"), "alive at"),
     ],
-    ids=["our name", "a slave of ours", "our address", "two clusters", "two names"],
+    ids=["our name", "our address", "two clusters", "two names"],
 )
 def test_what_contradicts_a_living_broker_is_refused(
     names: Names, broker: Registrant, named: str
@@ -329,3 +328,33 @@ def test_the_counts_behind_the_limits_are_right(names: Names) -> None:
         rows_of = {row.address for row in names.registry.rows()}
         assert rows_of == names.registry._entries.keys()
         assert rows_of == {address for each in found for _, address in each.addresses}
+
+
+def test_the_own_brokers_name_has_its_standby_too() -> None:
+    """Of one name the master, which registers nowhere here, and its standby, which does."""
+    names = Names()
+    names.register(A_SLAVE._replace(name="ours"))
+    own = names.registry.own_name
+    assert dict(own.addresses) == {0: OWN.address, 1: A_SLAVE.address}
+    assert [*names.registry.named()] == []
+    assert [row.address for row in names.registry.rows()] == [A_SLAVE.address]
+    names.registry.ended("first")
+    assert dict(own.addresses) == {0: OWN.address}
+
+
+def test_a_standbys_name_server_has_the_masters_topics() -> None:
+    """Also when the master is lost: a route without a master lets producers ask again and again."""
+    names = Names()
+    names.registry = Registry(OWN._replace(broker_id=1), names.clock.now_ms)
+    master = A._replace(name="ours")
+    names.register(master, "T")
+    own = names.registry.own_name
+    assert dict(own.addresses) == {0: A.address, 1: OWN.address}
+    assert names.registry.master_of("ours") == master
+    with pytest.raises(FieldError, match=r"10\.0\.0\.1:10911"):
+        names.register(A_SLAVE._replace(name="ours"))
+    with pytest.raises(FieldError, match=r"10\.0\.0\.2:10911"):
+        names.register(master._replace(address="10.0.0.9:1"), "T")
+    names.registry.ended("first")
+    assert dict(own.addresses) == {1: OWN.address}
+    assert own.topic("T") == ROW

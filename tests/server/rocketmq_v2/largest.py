@@ -8,11 +8,11 @@ from typing import Any, Final
 from google.protobuf.duration_pb2 import Duration
 
 from rmqlite.kernel.words import limits
+from rmqlite.protocols.rocketmq_v2.addresses import ENDPOINTS_BYTES_MAX
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.limits import ACKS_MAX, ADDRESSES_MAX, TOPICS_MAX
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, definition, service
 from rmqlite.protocols.rocketmq_v2.bytes.rules import USER_PROPERTIES_MAX
-from rmqlite.protocols.rocketmq_v2.table import ENDPOINTS_BYTES_MAX
 from tests.support.brokers import BrokerUnderTest
 from tests.support.largest_calls import GROUP, TOPIC, WIDE
 from tests.support.rocketmq_v2_client import V2, message, message_id, named, receive

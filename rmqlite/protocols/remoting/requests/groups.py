@@ -21,7 +21,7 @@ from rmqlite.kernel.requests.topics import Queue, TimeQuery
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import next_slice
 from rmqlite.kernel.words.clock import local_text
-from rmqlite.kernel.words.errors import Refused
+from rmqlite.kernel.words.errors import NotMaster, Refused
 from rmqlite.kernel.words.retry_policy import RetryPolicy
 from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode
 from rmqlite.protocols.remoting.bytes.fields import FieldError, Nothing
@@ -95,6 +95,8 @@ class Queues:
             raise CodeRefusal(ResponseCode.QUERY_NOT_FOUND, str(error)) from None
         except CodeRefusal:
             raise
+        except NotMaster:
+            return None
         except Exception as error:
             log.error("a group's offset is not answered", exc_info=error)
             return None

@@ -17,7 +17,6 @@ from rmqlite.features.name_server.service import KeyValueCalls
 from rmqlite.kernel import Steps
 from rmqlite.kernel.config.addresses import parse_allowed
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.service.access import CALLER, Caller, host_of
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import done_in_turns
@@ -194,18 +193,17 @@ class NameServer:
         self._registry = registry
         self._may_write = True
         """False: routes say to producers that they may not send here, until the next start."""
-        self._about = own.name, own.cluster, ((own.broker_id, own.address),)
 
     @answers(codes.GET_ROUTEINFO_BY_TOPIC)
     async def route(self, call: Call[RouteQuery]) -> Command:
         topic = call.asked().topic
-        info = await self._own_topic(topic)
+        row = await self._own_topic(topic)
         brokers, queues = [], []
-        if info is not None:
-            perm = info.perm if self._may_write else info.perm & ~WRITE
-            row = RegisteredTopic(info.read_queues, info.write_queues, perm)
-            brokers.append(_written_broker(*self._about))
-            queues.append(_written_queues(self._own.name, row))
+        if row is not None:
+            row = row if self._may_write else row._replace(perm=row.perm & ~WRITE)
+            own = self._registry.own_name
+            brokers.append(_written_broker(own.name, own.cluster, own.addresses))
+            queues.append(_written_queues(own.name, row))
         for named in self._registry.named():
             found = named.topic(topic)
             if found is not None:
@@ -218,9 +216,9 @@ class NameServer:
 
     @answers(codes.GET_BROKER_CLUSTER_INFO)
     async def cluster(self, call: Call[Nothing]) -> Command:
-        brokers = {self._own.name: _data_of(*self._about)}
-        clusters = {self._own.cluster: [self._own.name]}
-        for named in self._registry.named():
+        brokers: dict[str, BrokerData] = {}
+        clusters: dict[str, list[str]] = {}
+        for named in [self._registry.own_name, *self._registry.named()]:
             brokers[named.name] = _data_of(named.name, named.cluster, named.addresses)
             clusters.setdefault(named.cluster, []).append(named.name)
         info = ClusterInfo(brokers, {cluster: tuple(names) for cluster, names in clusters.items()})
@@ -242,7 +240,7 @@ class NameServer:
     async def system_topics(self, call: Call[Nothing]) -> Command:
         """Of other brokers the clusters' and the brokers' names, as RocketMQ's name server does:
         tools ask each broker for its own."""
-        names = [info.topic for info in await self._service.topics.all() if is_system(info.topic)]
+        names = [name for name in await self._own_topics() if is_system(name)]
         others = [name for each in self._registry.named() for name in (each.cluster, each.name)]
         known = tuple(dict.fromkeys([*names, *others]))
         return call.done(body=TopicList(known, self._own.address))
@@ -289,8 +287,7 @@ class NameServer:
         return call.done()
 
     async def _topics(self, call: Call[Any]) -> Command:
-        names = tuple([info.topic for info in await self._service.topics.all()])
-        return call.done(body=TopicList(names))
+        return call.done(body=TopicList(tuple(await self._own_topics())))
 
     async def _settings(self) -> dict[str, str]:
         return {
@@ -306,25 +303,37 @@ class NameServer:
         """The number of topics whose routes it concerns; 0 for a name that nobody has."""
         if broker_name != self._own.name:
             return self._registry.set_writable(broker_name, may_write=may_write)
+        topics = len(await self._own_topics())
         self._may_write = may_write
         log.info("routes let producers send here: %s", _SWITCH[may_write])
-        return len(await self._service.topics.all())
+        return topics
 
-    async def _own_topic(self, topic: str) -> TopicInfo | None:
-        """A topic of this broker, as routes have it."""
-        if topic != AUTO_CREATE_TOPIC:
-            calls = self._service.topics
-            return await calls.info(topic) or await calls.probed(topic)
-        if not self._config.auto_create_topic:
+    async def _own_topic(self, topic: str) -> RegisteredTopic | None:
+        """A topic of this broker's name, as routes have it."""
+        if topic == AUTO_CREATE_TOPIC:
+            if not self._config.auto_create_topic:
+                return None
+            queues = self._config.default_topic_queues
+            return RegisteredTopic(queues, queues, _AUTO_CREATE_PERM)
+        if self._own.broker_id != MASTER:
+            return self._registry.own_name.topic(topic)
+        calls = self._service.topics
+        info = await calls.info(topic) or await calls.probed(topic)
+        if info is None:
             return None
-        queues = self._config.default_topic_queues
-        return TopicInfo(topic, queues, queues, _AUTO_CREATE_PERM)
+        return RegisteredTopic(info.read_queues, info.write_queues, info.perm)
+
+    async def _own_topics(self) -> list[str]:
+        """Of this broker; on a standby those that its master has registered."""
+        if self._own.broker_id != MASTER:
+            return list(self._registry.own_name.topics)
+        return [info.topic for info in await self._service.topics.all()]
 
     async def _topics_of(self, call: Call[Any], cluster: str) -> Command:
         """All topics, or those of a cluster's brokers."""
         tables: list[Iterable[str]] = []
         if cluster in ("", self._own.cluster):
-            tables.append([info.topic for info in await self._service.topics.all()])
+            tables.append(await self._own_topics())
         named = self._registry.named()
         tables += [each.topics for each in named if cluster in ("", each.cluster)]
         names = await done_in_turns(_united(tables))
