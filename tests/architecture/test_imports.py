@@ -74,7 +74,8 @@ ONLY_THESE_OF = {
 }
 FOLDERS = {
     "accounts": 3,
-    "archive": 2,
+    "archive": 3,
+    "authority": 1,
     "bulk": 4,
     "changes": 6,
     "cluster": 1,

@@ -23,10 +23,12 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_570, 112),
-    "features": Size(514, 8),
+    "kernel": Size(22_586, 112),
+    "features": Size(515, 8),
     "features.accounts": Size(1_044, 8),
-    "features.archive": Size(1_012, 7),
+    "features.archive": Size(1_023, 7),
+    # Who is the master, decided by etcd or the archive.
+    "features.authority": Size(741, 8),
     "features.bulk": Size(821, 7),
     "features.changes": Size(1_061, 6),
     "features.cluster": Size(569, 5),
@@ -39,16 +41,16 @@ SIZES: Final = {
     "features.raw_log": Size(380, 5),
     "features.redrive": Size(2_344, 11),
     "features.sql": Size(826, 6),
-    "features.standby": Size(1_293, 11),
+    "features.standby": Size(1_416, 12),
     "features.transactions": Size(759, 7),
-    "cli": Size(11_935, 58),
+    "cli": Size(11_937, 58),
     "client": Size(5_829, 26),
-    "protocols": Size(15_215, 73),
-    "rmqlite": Size(172, 4),
+    "protocols": Size(15_370, 74),
+    "rmqlite": Size(179, 4),
     "spark": Size(7_786, 41),
     "store_tools": Size(7_041, 31),
     "testing": Size(550, 4),
-    "views": Size(1_995, 9),
+    "views": Size(2_021, 9),
     "web": Size(2_438, 11),
     "C": Size(2_431, 15),
 }
