@@ -96,4 +96,4 @@ def test_another_object_of_that_name_is_no_record(tmp_path: Path) -> None:
     """It decides nothing."""
     (tmp_path / "authority").write_bytes(b"{}")
     with pytest.raises(InvalidValue, match="what a broker has written"):
-        asyncio.run(BucketRegister(ArchiveBucket(f"file://{tmp_path}"), LEASE_MS).read())
+        asyncio.run(BucketRegister(ArchiveBucket(f"file://{tmp_path}"), LEASE_MS).read_record())

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ class Decided:
         eventually(is_settled, "both are in sync")
 
 
-def decided(folder: Path, authorities: tuple[str, str], **more: str) -> Pair:
+def decided(folder: Path, authorities: tuple[str, str], **more: Any) -> Pair:
     """A pair whose brokers reach the authority there."""
     return Pair(folder, authorities, authorityLeaseMs=str(LEASE_MS), **more)
 
