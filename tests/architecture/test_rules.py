@@ -137,7 +137,7 @@ def test_the_configuration_file_marks_what_rocketmq_does_not_have() -> None:
             marked |= set(re.findall(r"^(\w+)=", each, re.MULTILINE))
     assert marked == {
         *("archiveUrl", "archiveIntervalMs", "archiveRetention", "archiveRateMax"),
-        *("masterAddress", "masterAccount"),
+        *("masterAddress", "masterAccount", "authority", "authorityLeaseMs"),
         "namesrvTlsEnable",
         "namesrvAccount",
         "aclFile",

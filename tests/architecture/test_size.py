@@ -27,6 +27,8 @@ SIZES: Final = {
     "features": Size(518, 8),
     "features.accounts": Size(1_044, 8),
     "features.archive": Size(1_023, 7),
+    # Who is the master, decided by etcd or the archive.
+    "features.authority": Size(741, 8),
     "features.bulk": Size(821, 7),
     "features.changes": Size(1_061, 6),
     "features.cluster": Size(639, 5),

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from uuid import uuid4
 
 from rmqlite.features.archive.objects import ArchiveBucket, HeadChanged, Version
-from rmqlite.features.authority.record import Entry, Record, RecordChanged
+from rmqlite.features.authority.record import MasterRecord, RecordChanged, RecordEntry
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import InvalidValue, StoreLocked, StoreUnavailable
 
@@ -26,10 +26,10 @@ LOCK_TRIES: Final = 50
 LOCK_PAUSE_S: Final = 0.01
 
 
-class Written(NamedTuple):
+class AuthorityObject(NamedTuple):
     """The object.  mark: drawn for each write, so that each changes it."""
 
-    record: Record
+    record: MasterRecord
     lease_ms: int
     mark: str
 
@@ -38,10 +38,10 @@ class Written(NamedTuple):
         return json.dumps({"record": tree, "lease_ms": self.lease_ms, "mark": self.mark}).encode()
 
     @classmethod
-    def decode(cls, data: bytes) -> Written:
+    def decode(cls, data: bytes) -> AuthorityObject:
         """Raises ValueError, KeyError, TypeError."""
         tree = json.loads(data)
-        record = Record.decode(json.dumps(tree["record"]).encode())
+        record = MasterRecord.decode(json.dumps(tree["record"]).encode())
         return cls(record, int(tree["lease_ms"]), str(tree["mark"]))
 
 
@@ -65,7 +65,7 @@ class BucketRegister:
         self._seen = ("", 0.0)
         """The last mark, and when it was seen first."""
 
-    async def read(self) -> Entry | None:
+    async def read_record(self) -> RecordEntry | None:
         found = await self._found()
         if found is None:
             return None
@@ -74,43 +74,43 @@ class BucketRegister:
         if written.mark != self._seen[0]:
             self._seen = (written.mark, now_s)
         is_held = (now_s - self._seen[1]) * 1000 < max(written.lease_ms, self._lease_ms)
-        return Entry(written.record, ObjectVersion(written.mark, version), is_held)
+        return RecordEntry(written.record, ObjectVersion(written.mark, version), is_held)
 
-    async def write(
+    async def write_record(
         self,
-        record: Record,
-        replaced: Entry | None,
+        record: MasterRecord,
+        replaced: RecordEntry | None,
         *,
         leases: bool,  # noqa: ARG002
-    ) -> Entry:
+    ) -> RecordEntry:
         """Each one is a renewal here."""
-        written = Written(record, self._lease_ms, uuid4().hex)
+        written = AuthorityObject(record, self._lease_ms, uuid4().hex)
         async with self._alone(replaced):
             before = replaced.version.version if replaced else None
             try:
                 version = await self._bucket.put_versioned(OBJECT, written.encode(), before)
             except HeadChanged as error:
                 raise RecordChanged from error
-        return Entry(record, ObjectVersion(written.mark, version), is_held=True)
+        return RecordEntry(record, ObjectVersion(written.mark, version), is_held=True)
 
-    async def renew(self, entry: Entry) -> Entry:
-        return await self.write(entry.record, entry, leases=True)
+    async def renew_lease(self, entry: RecordEntry) -> RecordEntry:
+        return await self.write_record(entry.record, entry, leases=True)
 
-    async def close(self) -> None:
+    async def close_register(self) -> None:
         """Nothing stays open."""
 
-    async def _found(self) -> tuple[Written, Version] | None:
+    async def _found(self) -> tuple[AuthorityObject, Version] | None:
         found = await self._bucket.versioned(OBJECT)
         if found is None:
             return None
         try:
-            return Written.decode(found[0]), found[1]
+            return AuthorityObject.decode(found[0]), found[1]
         except (ValueError, KeyError, TypeError) as error:
             rule = f"what a broker has written to {self._bucket.url}/{OBJECT}"
             raise InvalidValue("authority", found[0][:100], rule) from error
 
     @asynccontextmanager
-    async def _alone(self, replaced: Entry | None) -> AsyncIterator[None]:
+    async def _alone(self, replaced: RecordEntry | None) -> AsyncIterator[None]:
         """In a folder: inside it nobody else writes, and the object is the one to replace."""
         for _ in range(LOCK_TRIES):
             try:

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
 from rmqlite.features.authority.record import (
-    Entry,
-    Record,
+    MasterRecord,
     RecordChanged,
+    RecordEntry,
     Register,
     Step,
     next_step,
@@ -47,24 +47,24 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class OwnLog(NamedTuple):
+class LogIdentity(NamedTuple):
     """id: of the log's first term, empty if it has none; term: the number of its last one."""
 
     id: str
     term: int
 
 
-def own_log(store: MessageStore) -> OwnLog:
+def own_log(store: MessageStore) -> LogIdentity:
     """Of a store.  Raises StoreDamaged."""
     terms = terms_of(store)
-    return OwnLog(terms[0].id, terms[-1].number) if terms else OwnLog("", 0)
+    return LogIdentity(terms[0].id, terms[-1].number) if terms else LogIdentity("", 0)
 
 
 class Deciding:
     """Of one broker, in either role."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, register: Register, log: Callable[[], OwnLog]
+        self, config: BrokerConfig, clock: Clock, register: Register, log: Callable[[], LogIdentity]
     ) -> None:
         self._config = config
         self._clock = clock
@@ -72,7 +72,7 @@ class Deciding:
         self._log = log
         self._own = own_address(config)
         self._lease_ms = config.authority_lease_ms
-        self._seen: Entry | None = None
+        self._seen: RecordEntry | None = None
         """As it was read or written last."""
         self._is_leading = False
         """Is the last entry this master's own?"""
@@ -95,7 +95,7 @@ class Deciding:
         if parts.broker.get(Leading):
             parts.access.closed_to = self.closed_to
 
-    async def run(self, parts: ServiceParts) -> None:
+    async def run_deciding(self, parts: ServiceParts) -> None:
         """Ask the authority until it is cancelled."""
         leading = parts.broker.get(Leading)
         try:
@@ -104,7 +104,7 @@ class Deciding:
             else:
                 await self._stand_by(parts.broker[Following])
         finally:
-            await self._register.close()
+            await self._register.close_register()
 
     # ---- what the standby's feature asks
 
@@ -136,7 +136,7 @@ class Deciding:
 
     async def take_over(self, *, force: bool) -> None:
         async with self._changing:
-            found = await self._asked(self._register.read())
+            found = await self._asked(self._register.read_record())
             self._seen = found
             if found is not None and not force:
                 self._check_may_take(found)
@@ -148,7 +148,7 @@ class Deciding:
         return replace(
             status,
             authority=self._config.authority,
-            authority_away_since_ms=self._away_since_ms,
+            unheard_since_ms=self._away_since_ms,
             authority_master=record.master if record else "",
             lease_left_ms=max(0, self._until_ms - self._clock.now_ms()),
             in_sync=record.in_sync if record else (),
@@ -178,7 +178,7 @@ class Deciding:
             return
         began_ms = self._clock.now_ms()
         if self._is_leading:
-            self._seen = await self._asked(self._register.renew(self._own_entry()))
+            self._seen = await self._asked(self._register.renew_lease(self._own_entry()))
         elif not await self._taken(leading):
             return
         was_silent = not self.may_lead
@@ -188,7 +188,7 @@ class Deciding:
 
     async def _taken(self, leading: Leading) -> bool:
         """Take the record, unless another broker has it."""
-        found = self._seen = await self._asked(self._register.read())
+        found = self._seen = await self._asked(self._register.read_record())
         own = self._log()
         step = next_step(found, self._own, own.id, is_master=True)
         if step is not Step.LEAD:
@@ -200,8 +200,8 @@ class Deciding:
         is_kept = found is not None and found.record.master == self._own and not leading.is_alone
         in_sync = found.record.in_sync if found and is_kept else (self._own,)
         self.peer = next((each for each in in_sync if each != self._own), "")
-        record = Record(self._own, own.term, in_sync, own.id)
-        self._seen = await self._asked(self._register.write(record, found, leases=True))
+        record = MasterRecord(self._own, own.term, in_sync, own.id)
+        self._seen = await self._asked(self._register.write_record(record, found, leases=True))
         self._is_leading = True
         return True
 
@@ -229,7 +229,7 @@ class Deciding:
 
     async def look(self, following: Following) -> None:
         """Take over, if the lease is out and this standby has all."""
-        found = self._seen = await self._asked(self._register.read())
+        found = self._seen = await self._asked(self._register.read_record())
         if following.is_promoted or found is None or self._step(found) is not Step.LEAD:
             return
         if found.is_held and following.hears_master:
@@ -238,17 +238,17 @@ class Deciding:
         await self._claim(found)
         following.lead()
 
-    async def _claim(self, found: Entry | None) -> None:
+    async def _claim(self, found: RecordEntry | None) -> None:
         own = self._log()
         number = max(own.term, found.record.term if found else 0) + 1
-        record = Record(self._own, number, (self._own,), own.id)
+        record = MasterRecord(self._own, number, (self._own,), own.id)
         try:
-            self._seen = await self._asked(self._register.write(record, found, leases=True))
+            self._seen = await self._asked(self._register.write_record(record, found, leases=True))
         except RecordChanged:
             raise Unavailable("another broker has become the master meanwhile") from None
         log.warning("this broker has become the master at the authority term=%d", number)
 
-    def _check_may_take(self, found: Entry) -> None:
+    def _check_may_take(self, found: RecordEntry) -> None:
         """Raises Refused."""
         record = found.record
         if found.is_held and record.master != self._own:
@@ -261,18 +261,20 @@ class Deciding:
 
     # ---- parts
 
-    def _step(self, found: Entry) -> Step:
+    def _step(self, found: RecordEntry) -> Step:
         return next_step(found, self._own, self._log().id, is_master=False)
 
-    def _own_entry(self) -> Entry:
+    def _own_entry(self) -> RecordEntry:
         if not self._is_leading or self._seen is None:
             raise Unavailable(self._why_silent)
         return self._seen
 
-    async def _write(self, record: Record, replaced: Entry) -> None:
+    async def _write(self, record: MasterRecord, replaced: RecordEntry) -> None:
         """Change an own record, under the lease that it has.  Raises Unavailable."""
         try:
-            self._seen = await self._asked(self._register.write(record, replaced, leases=False))
+            self._seen = await self._asked(
+                self._register.write_record(record, replaced, leases=False)
+            )
         except RecordChanged:
             self._is_leading = False
             raise Unavailable("the authority has another master") from None

@@ -5,9 +5,9 @@ To renew the lease changes no key, so etcd keeps no history of it.
 
 from __future__ import annotations
 
-from rmqlite.features.authority.record import Entry, Record, RecordChanged
+from rmqlite.features.authority.record import MasterRecord, RecordChanged, RecordEntry
 from rmqlite.kernel.words.errors import InvalidValue
-from rmqlite.protocols.etcd import Etcd, Keys
+from rmqlite.protocols.etcd import Etcd, EtcdKeys
 
 
 class EtcdRegister:
@@ -18,34 +18,36 @@ class EtcdRegister:
         self._ttl_s = -(-lease_ms // 1000)
         self._lease = 0
 
-    async def read(self) -> Entry | None:
-        keys = await self._etcd.read()
+    async def read_record(self) -> RecordEntry | None:
+        keys = await self._etcd.read_keys()
         return _entry(keys) if keys.value is not None else None
 
-    async def write(self, record: Record, replaced: Entry | None, *, leases: bool) -> Entry:
+    async def write_record(
+        self, record: MasterRecord, replaced: RecordEntry | None, *, leases: bool
+    ) -> RecordEntry:
         lease = await self._etcd.grant(self._ttl_s) if leases else 0
         before = replaced.version if replaced else 0
         revision = await self._etcd.replace(record.encode(), before, lease)
         if not revision:
             raise RecordChanged
         self._lease = lease or self._lease
-        return Entry(record, revision, is_held=True)
+        return RecordEntry(record, revision, is_held=True)
 
-    async def renew(self, entry: Entry) -> Entry:
+    async def renew_lease(self, entry: RecordEntry) -> RecordEntry:
         if not await self._etcd.keep_alive(self._lease):
             raise RecordChanged
-        keys = await self._etcd.read()
+        keys = await self._etcd.read_keys()
         if (keys.revision, keys.lease) != (entry.version, self._lease):
             raise RecordChanged
         return entry
 
-    async def close(self) -> None:
-        await self._etcd.close()
+    async def close_register(self) -> None:
+        await self._etcd.close_channels()
 
 
-def _entry(keys: Keys) -> Entry:
+def _entry(keys: EtcdKeys) -> RecordEntry:
     value = keys.value or b""
     try:
-        return Entry(Record.decode(value), keys.revision, is_held=keys.lease != 0)
+        return RecordEntry(MasterRecord.decode(value), keys.revision, is_held=keys.lease != 0)
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidValue("authority", value[:100], "a record of rmqlite's in etcd") from error

@@ -25,7 +25,7 @@ def _loops(parts: ServiceParts, _service: Service) -> Loops:
     if deciding is None:
         return {}
     deciding.attach(parts)
-    return {"authority": deciding.run(parts)}
+    return {"authority": deciding.run_deciding(parts)}
 
 
 FEATURE: Final = Feature(make=_make, loops=_loops)

@@ -18,7 +18,7 @@ class RecordChanged(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class MasterRecord:
     """master: its address.  in_sync: who has all that was acknowledged, the master, too.
 
     log_id: of the first term of the master's log; empty: not known.
@@ -33,7 +33,7 @@ class Record:
         return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def decode(cls, data: bytes) -> Record:
+    def decode(cls, data: bytes) -> MasterRecord:
         """Raises ValueError, KeyError, TypeError."""
         tree = json.loads(data)
         in_sync = tuple(map(str, tree["in_sync"]))
@@ -41,13 +41,13 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RecordEntry:
     """A record as it was read or written.  version: of the register, which compares it.
 
     is_held: has the lease of its master not run out?
     """
 
-    record: Record
+    record: MasterRecord
     version: Any
     is_held: bool
 
@@ -56,19 +56,21 @@ class Register(Protocol):
     """Where the record is.  Every method raises Unavailable, and InvalidValue or StoreDamaged for
     an answer that is none; who calls it sets a time limit."""
 
-    async def read(self) -> Entry | None:
+    async def read_record(self) -> RecordEntry | None:
         """None: nobody has ever been the master."""
         ...
 
-    async def write(self, record: Record, replaced: Entry | None, *, leases: bool) -> Entry:
+    async def write_record(
+        self, record: MasterRecord, replaced: RecordEntry | None, *, leases: bool
+    ) -> RecordEntry:
         """Replace an entry; leases: and begin a lease.  Raises RecordChanged."""
         ...
 
-    async def renew(self, entry: Entry) -> Entry:
+    async def renew_lease(self, entry: RecordEntry) -> RecordEntry:
         """Let the lease of an own entry begin anew.  Raises RecordChanged."""
         ...
 
-    async def close(self) -> None:
+    async def close_register(self) -> None:
         """Let connections go."""
         ...
 
@@ -81,7 +83,7 @@ class Step(enum.Enum):
     FORBIDDEN = "neither: the log is another one"
 
 
-def next_step(entry: Entry | None, own: str, log_id: str, *, is_master: bool) -> Step:
+def next_step(entry: RecordEntry | None, own: str, log_id: str, *, is_master: bool) -> Step:
     """own: this broker's address.  is_master: its role until now."""
     if entry is None:
         return Step.LEAD if is_master else Step.FOLLOW

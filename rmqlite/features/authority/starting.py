@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from rmqlite.features.authority.record import Entry
+from rmqlite.features.authority.record import RecordEntry
 from rmqlite.features.authority.settings import call_s, own_address, register_of
 from rmqlite.features.standby.role import SLAVE, BrokerRole, save_role
 from rmqlite.kernel.config.config import BrokerConfig
@@ -42,13 +42,13 @@ def starts_as_standby(config: BrokerConfig) -> bool:
     return True
 
 
-async def _found(config: BrokerConfig) -> Entry | None:
+async def _found(config: BrokerConfig) -> RecordEntry | None:
     register = register_of(config)
     try:
         async with asyncio.timeout(2 * call_s(config)):
-            return await register.read()
+            return await register.read_record()
     except (RmqliteError, TimeoutError) as error:
         log.warning("the authority has not said who is the master error=%s", error)
         return None
     finally:
-        await register.close()
+        await register.close_register()

@@ -148,10 +148,7 @@ class BrokerConfig(BaseModel):
     auto_in_sync_replicas: Switch = _key("enableAutoInSyncReplicas", False)
     authority: Annotated[
         str,
-        matching(
-            r"|archive|etcds?://[^\s/,@]+:[0-9]{1,5}(,[^\s/,@]+:[0-9]{1,5})*/[a-zA-Z0-9_.-]{1,127}",
-            "archive, or etcd://HOST:PORT/NAME with , between several HOST:PORT",
-        ),
+        matching(r"|archive|etcds?://[^\s/@]+:\d+/[\w.-]+", "archive, or etcd://HOST:PORT/NAME"),
     ] = _key("authority", "")
     authority_lease_ms: Annotated[int, whole("milliseconds", 2_000, 60_000)] = _key(
         "authorityLeaseMs", 10_000

@@ -97,10 +97,8 @@ class ReplicationStatus:
     between both?  end: the other one's synced end if this is a master, else the master's.
     behind_bytes: what the copy lacks; behind_since_ms: since when, 0 if nothing.  alone_since_ms:
     since when there is one copy, 0 if there are two.  trouble: what an operator should mend.
-
-    authority: what decides who is the master; empty: an operator.  authority_away_since_ms: 0 if
-    it answers.  authority_master, in_sync: as it said last; the latter may take over.
-    lease_left_ms: for how long a master answers without it.
+    authority: what decides who is the master; authority_master, in_sync: as it has said last.
+    unheard_since_ms: 0 if it answers.  lease_left_ms: how long a master may answer without it.
     """
 
     role: str
@@ -113,7 +111,7 @@ class ReplicationStatus:
     alone_since_ms: int = 0
     trouble: str = ""
     authority: str = ""
-    authority_away_since_ms: int = 0
+    unheard_since_ms: int = 0
     authority_master: str = ""
     lease_left_ms: int = 0
     in_sync: tuple[str, ...] = ()

@@ -1,9 +1,8 @@
 """The broker's metrics, for Prometheus.
 
 Nothing is stored here: each scrape reads the objects that count anyway, by the tables below; so a
-metric costs nothing until somebody reads it.  A new metric is an entry in a table.
-The loop's thread only reads the numbers; another thread makes the text, three quarters of the work.
-Times are seconds, sizes are bytes; all counts are since the broker started.
+metric costs nothing until somebody reads it.  A new metric is an entry in a table.  The loop's
+thread only reads the numbers; another one makes the text.  Counts are since the broker started.
 """
 
 from __future__ import annotations
@@ -212,19 +211,12 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
     (
         "authority_away_seconds",
         "How long the authority that decides who is the master has not answered; 0 if it does.",
-        lambda now: _since_s(
-            now.status, [e.authority_away_since_ms for e in now.status.replication]
-        ),
+        lambda now: _since_s(now.status, [e.unheard_since_ms for e in now.status.replication]),
     ),
     (
         "authority_lease_seconds",
         "For how long this master may answer without the authority; 0 for a standby.",
         lambda now: sum([each.lease_left_ms for each in now.status.replication]) / 1000,
-    ),
-    (
-        "in_sync_replicas",
-        "The brokers that have all messages, as the authority knows; 0 without one.",
-        lambda now: sum([len(each.in_sync) for each in now.status.replication]),
     ),
     (
         "broken_files",

@@ -793,7 +793,7 @@ class GetBrokerStatusResponse(_message.Message):
     def __init__(self, version: _Optional[str] = ..., broker_name: _Optional[str] = ..., now_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., retried: _Optional[int] = ..., dead: _Optional[int] = ..., parked_polls: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[LevelStatus, _Mapping]]] = ..., disk_used_ratio: _Optional[float] = ..., is_disk_full: bool = ..., pinned_by_level: _Optional[int] = ..., pinned_deliver_at_ms: _Optional[int] = ..., pinned_physical_offset: _Optional[int] = ..., pinned_bytes: _Optional[int] = ..., cancelled: _Optional[int] = ..., fired: _Optional[int] = ..., rescheduled: _Optional[int] = ..., undeliverable: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ..., name_servers: _Optional[_Iterable[_Union[NameServerStatus, _Mapping]]] = ..., registered: _Optional[_Iterable[_Union[RegisteredBroker, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., archives: _Optional[_Iterable[_Union[ArchiveStatus, _Mapping]]] = ..., replication: _Optional[_Iterable[_Union[ReplicationStatus, _Mapping]]] = ...) -> None: ...
 
 class ReplicationStatus(_message.Message):
-    __slots__ = ("role", "term", "peer", "is_connected", "end", "behind_bytes", "behind_since_ms", "alone_since_ms", "trouble", "authority", "authority_away_since_ms", "authority_master", "lease_left_ms", "in_sync")
+    __slots__ = ("role", "term", "peer", "is_connected", "end", "behind_bytes", "behind_since_ms", "alone_since_ms", "trouble", "authority", "unheard_since_ms", "authority_master", "lease_left_ms", "in_sync")
     ROLE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
@@ -804,7 +804,7 @@ class ReplicationStatus(_message.Message):
     ALONE_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
     AUTHORITY_FIELD_NUMBER: _ClassVar[int]
-    AUTHORITY_AWAY_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    UNHEARD_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     AUTHORITY_MASTER_FIELD_NUMBER: _ClassVar[int]
     LEASE_LEFT_MS_FIELD_NUMBER: _ClassVar[int]
     IN_SYNC_FIELD_NUMBER: _ClassVar[int]
@@ -818,11 +818,11 @@ class ReplicationStatus(_message.Message):
     alone_since_ms: int
     trouble: str
     authority: str
-    authority_away_since_ms: int
+    unheard_since_ms: int
     authority_master: str
     lease_left_ms: int
     in_sync: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, role: _Optional[str] = ..., term: _Optional[int] = ..., peer: _Optional[str] = ..., is_connected: bool = ..., end: _Optional[int] = ..., behind_bytes: _Optional[int] = ..., behind_since_ms: _Optional[int] = ..., alone_since_ms: _Optional[int] = ..., trouble: _Optional[str] = ..., authority: _Optional[str] = ..., authority_away_since_ms: _Optional[int] = ..., authority_master: _Optional[str] = ..., lease_left_ms: _Optional[int] = ..., in_sync: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, role: _Optional[str] = ..., term: _Optional[int] = ..., peer: _Optional[str] = ..., is_connected: bool = ..., end: _Optional[int] = ..., behind_bytes: _Optional[int] = ..., behind_since_ms: _Optional[int] = ..., alone_since_ms: _Optional[int] = ..., trouble: _Optional[str] = ..., authority: _Optional[str] = ..., unheard_since_ms: _Optional[int] = ..., authority_master: _Optional[str] = ..., lease_left_ms: _Optional[int] = ..., in_sync: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PromoteRequest(_message.Message):
     __slots__ = ("force",)

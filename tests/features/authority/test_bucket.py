@@ -13,11 +13,11 @@ import pytest
 
 from rmqlite.features.archive.objects import ArchiveBucket
 from rmqlite.features.authority.bucket import LOCK, BucketRegister
-from rmqlite.features.authority.record import Record, RecordChanged
+from rmqlite.features.authority.record import MasterRecord, RecordChanged
 from rmqlite.kernel.words.errors import InvalidValue, StoreUnavailable
 from tests.support.s3 import s3_server
 
-RECORD = Record("127.0.0.1:1", 1, ("127.0.0.1:1",), "the log")
+RECORD = MasterRecord("127.0.0.1:1", 1, ("127.0.0.1:1",), "the log")
 LEASE_MS = 9_000
 HOLDS = """
 import os
@@ -50,29 +50,29 @@ def test_one_of_two_gets_the_record(url: str) -> None:
     async def talk() -> None:
         nonlocal now_s
         one, other = [BucketRegister(ArchiveBucket(url), LEASE_MS, lambda: now_s) for _ in "ab"]
-        assert await one.read() is None
-        first = await one.write(RECORD, None, leases=True)
+        assert await one.read_record() is None
+        first = await one.write_record(RECORD, None, leases=True)
         stale = replace(first.version, mark="x", version={"e_tag": '"x"'})
         for before in (None, replace(first, version=stale)):
             with pytest.raises(RecordChanged):
-                await other.write(RECORD, before, leases=True)
-        seen = await other.read()
+                await other.write_record(RECORD, before, leases=True)
+        seen = await other.read_record()
         assert seen is not None
         assert (seen.record, seen.is_held) == (RECORD, True)
         now_s = 8.9
-        first = await one.renew(first)
-        seen = await other.read()
+        first = await one.renew_lease(first)
+        seen = await other.read_record()
         now_s = 17.8
-        seen = await other.read()
+        seen = await other.read_record()
         assert seen is not None
         assert seen.is_held
         now_s = 18.0
-        seen = await other.read()
+        seen = await other.read_record()
         assert seen is not None
         assert not seen.is_held
-        await other.write(replace(RECORD, term=2), seen, leases=True)
+        await other.write_record(replace(RECORD, term=2), seen, leases=True)
         with pytest.raises(RecordChanged):
-            await one.renew(first)
+            await one.renew_lease(first)
         # The archive itself sees none of this.
         assert not (await ArchiveBucket(url).contents()).pieces
 
@@ -87,13 +87,13 @@ def test_a_lock_that_stays_is_an_outage(tmp_path: Path) -> None:
         assert other.stdout is not None
         other.stdout.readline()
         with pytest.raises(StoreUnavailable, match="others hold it"):
-            asyncio.run(register.write(RECORD, None, leases=True))
+            asyncio.run(register.write_record(RECORD, None, leases=True))
         other.kill()
-    asyncio.run(register.write(RECORD, None, leases=True))
+    asyncio.run(register.write_record(RECORD, None, leases=True))
 
 
 def test_another_object_of_that_name_is_no_record(tmp_path: Path) -> None:
     """It decides nothing."""
     (tmp_path / "authority").write_bytes(b"{}")
     with pytest.raises(InvalidValue, match="what a broker has written"):
-        asyncio.run(BucketRegister(ArchiveBucket(f"file://{tmp_path}"), LEASE_MS).read())
+        asyncio.run(BucketRegister(ArchiveBucket(f"file://{tmp_path}"), LEASE_MS).read_record())

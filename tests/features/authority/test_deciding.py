@@ -12,14 +12,14 @@ import pytest
 
 from rmqlite.features.archive.objects import HeadChanged
 from rmqlite.features.authority.bucket import BucketRegister
-from rmqlite.features.authority.deciding import Deciding, OwnLog
-from rmqlite.features.authority.record import Entry, Record, RecordChanged, Register
+from rmqlite.features.authority.deciding import Deciding, LogIdentity
+from rmqlite.features.authority.record import MasterRecord, RecordChanged, RecordEntry, Register
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.words.errors import NotMaster, Refused, RmqliteError, Unavailable
 from tests.support.clock import FakeClock, FakeMachine
 
 LEASE_MS = 9_000
-LOG = OwnLog("the log", 1)
+LOG = LogIdentity("the log", 1)
 
 
 class Shared:
@@ -31,7 +31,7 @@ class Shared:
 
     def __init__(self, machine: FakeMachine) -> None:
         self.machine = machine
-        self.record: Record | None = None
+        self.record: MasterRecord | None = None
         self.version = 0
         self.holder = ""
         self.until_ns = 0
@@ -47,13 +47,17 @@ class FakeRegister:
         self._shared = shared
         self._own = own
 
-    async def read(self) -> Entry | None:
+    async def read_record(self) -> RecordEntry | None:
         shared = self._asked()
         if shared.record is None:
             return None
-        return Entry(shared.record, shared.version, shared.machine.boot_ns() < shared.until_ns)
+        return RecordEntry(
+            shared.record, shared.version, shared.machine.boot_ns() < shared.until_ns
+        )
 
-    async def write(self, record: Record, replaced: Entry | None, *, leases: bool) -> Entry:
+    async def write_record(
+        self, record: MasterRecord, replaced: RecordEntry | None, *, leases: bool
+    ) -> RecordEntry:
         shared = self._asked()
         if (replaced.version if replaced else 0) != shared.version:
             raise RecordChanged
@@ -64,9 +68,9 @@ class FakeRegister:
         if shared.loses:
             raise Unavailable("the answer is lost")
         self._wait()
-        return Entry(record, shared.version, is_held=True)
+        return RecordEntry(record, shared.version, is_held=True)
 
-    async def renew(self, entry: Entry) -> Entry:
+    async def renew_lease(self, entry: RecordEntry) -> RecordEntry:
         shared = self._asked()
         is_out = shared.machine.boot_ns() >= shared.until_ns
         if is_out or (shared.holder, shared.version) != (self._own, entry.version):
@@ -75,7 +79,7 @@ class FakeRegister:
         self._wait()
         return entry
 
-    async def close(self) -> None: ...
+    async def close_register(self) -> None: ...
 
     def _asked(self) -> Shared:
         self._wait()
@@ -294,7 +298,7 @@ def test_a_switch_hands_over_at_the_authority(two: Two) -> None:
 
 def test_a_master_with_a_new_disk_follows(two: Two) -> None:
     """It would lead with an empty log, and acknowledged messages would be gone."""
-    two.first.log = OwnLog("another", 1)
+    two.first.log = LogIdentity("another", 1)
     two.first.start()
     two.run(two.first.step())
     assert not two.first.is_master

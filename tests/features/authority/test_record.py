@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.features.authority.record import Entry, Record, Step, next_step
+from rmqlite.features.authority.record import MasterRecord, RecordEntry, Step, next_step
 
-RECORD = Record("a:1", 3, ("a:1", "b:1"), "the log")
-ALONE = Record("a:1", 3, ("a:1",), "the log")
+RECORD = MasterRecord("a:1", 3, ("a:1", "b:1"), "the log")
+ALONE = MasterRecord("a:1", 3, ("a:1",), "the log")
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
     """By another broker, perhaps of another version."""
-    assert Record.decode(RECORD.encode()) == RECORD
+    assert MasterRecord.decode(RECORD.encode()) == RECORD
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def test_a_record_is_read_as_it_was_written() -> None:
     ],
 )
 def test_what_follows_from_the_record(
-    own: str, log_id: str, record: Record | None, is_held: bool, is_master: bool, step: Step
+    own: str, log_id: str, record: MasterRecord | None, is_held: bool, is_master: bool, step: Step
 ) -> None:
     """Each row is a way to two masters, or to none, if it is another step."""
-    entry = Entry(record, 0, is_held) if record else None
+    entry = RecordEntry(record, 0, is_held) if record else None
     assert next_step(entry, own, log_id, is_master=is_master) is step

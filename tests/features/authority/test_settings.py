@@ -1,4 +1,4 @@
-"""Keys that contradict each other are refused at the start, in a sentence."""
+"""EtcdKeys that contradict each other are refused at the start, in a sentence."""
 
 from __future__ import annotations
 
