@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
-from rmqlite.features.standby.role import SLAVE, BrokerRole, role_of, save_role
+from rmqlite.features.standby.role import SLAVE, BrokerRole, peer_of, role_of, save_role
 from rmqlite.features.standby.terms import begin_term, common_end, terms_of
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.requests.broker import ReplicationStatus
@@ -73,6 +73,7 @@ class Leading:
         self._config = broker.parts.config
         self._clock: Clock = broker.parts.clock
         self._role = role_of(self._config)
+        self._other = peer_of(self._config)
         self._needs_copy = self._config.in_sync_replicas == 2
         if self._needs_copy or terms_of(store):
             begin_term(store)
@@ -146,25 +147,26 @@ class Leading:
             if session is not None:
                 session.is_over = True
                 session.wake.set()
-            elif self._config.master_address:
+            elif self._other:
                 await self._ask_the_other()
 
     async def _ask_the_other(self) -> None:
         """Follow the other broker, if it was promoted: here nothing is acknowledged without it."""
         hello = FollowerFrame(self._peer, log_file_bytes=self._store.log_file_bytes)
+        # A broker that was promoted has no master's address of its own.
+        config = self._config.model_copy(update={"master_address": self._other})
         try:
             async with (
                 asyncio.timeout(AWAY_S),
-                followed(self._config, self._access) as (read, write),
+                followed(config, self._access) as (read, write),
             ):
                 await write(hello.to_bytes())
                 first = read_master(await read() or b"")
         except (RmqliteError, TimeoutError):
             return
         if first.is_alone:
-            address = self._config.master_address
-            log.warning("the other broker is the master, this one follows address=%s", address)
-            save_role(self._config, BrokerRole(SLAVE, address))
+            log.warning("the other broker is the master, this one follows address=%s", self._other)
+            save_role(self._config, BrokerRole(SLAVE, self._other))
             self._service.serve_again()
 
     # ---- a call of a standby
