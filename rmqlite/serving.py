@@ -20,7 +20,7 @@ from rmqlite.features.cluster.registration import Peer, Registering
 from rmqlite.features.every import features
 from rmqlite.features.standby.copied_store import CopiedStore
 from rmqlite.features.standby.feature import FEATURE as STANDBY
-from rmqlite.features.standby.role import SLAVE, in_role, peer_of, role_of
+from rmqlite.features.standby.role import SLAVE, in_role, role_of
 from rmqlite.features.standby.tails import cut_tail
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.protocol_server import ProtocolServer
@@ -60,7 +60,7 @@ def serve(
 
 
 def _peer_of(config: BrokerConfig) -> Peer:
-    address = peer_of(config).removeprefix("tls://")
+    address = config.master_address.removeprefix("tls://")
     host = host_and_port(address)[0] if address else ""
     return Peer(host, was_master=bool(role_of(config).alone_since_ms))
 

@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_591, 112),
+    "kernel": Size(22_586, 112),
     "features": Size(518, 8),
     "features.accounts": Size(1_044, 8),
     "features.archive": Size(1_023, 7),
@@ -42,11 +42,11 @@ SIZES: Final = {
     "features.redrive": Size(2_344, 11),
     "features.simple_consumer": Size(236, 3),  # SimpleConsumer
     "features.sql": Size(826, 6),
-    "features.standby": Size(1_424, 12),
+    "features.standby": Size(1_437, 12),
     "features.transactions": Size(759, 7),
     "cli": Size(11_937, 58),
     "client": Size(6_267, 28),
-    "protocols": Size(15_564, 77),
+    "protocols": Size(15_556, 77),
     "rmqlite": Size(185, 4),
     "spark": Size(7_786, 41),
     "store_tools": Size(7_041, 31),

@@ -53,12 +53,6 @@ def in_role(config: BrokerConfig) -> BrokerConfig:
     )
 
 
-def peer_of(config: BrokerConfig) -> str:
-    """The masterAddress of the other broker, whoever is the master; config: as for save_role()."""
-    known = tables.load_as(SystemFiles(), _path(config), RoleTable)
-    return config.master_address or (known.configured[1] if known else "")
-
-
 def save_role(config: BrokerConfig, role: BrokerRole, files: Files | None = None) -> None:
     """Note the role from the next start on; it is on disk then.
 

@@ -102,6 +102,14 @@ def test_every_name_server_knows_which_of_the_two_is_the_master(tmp_path: Path) 
         all_say({0: second.remoting}, second.name_server, third)
         first.start()
         all_say({0: second.remoting, 1: first.remoting}, *all_three)
+        # And once more: what was promoted before follows, too, when it comes back.
+        wait_for_copy(second)
+        second.kill()
+        with AdminClient(first.endpoint) as admin:
+            admin.promote(force=True)
+        second.start()
+        all_say({0: first.remoting, 1: second.remoting}, *all_three)
+        wait_for_copy(first)
 
 
 def test_a_standby_shows_clients_of_rocketmq_5_the_master(pair: Pair) -> None:
