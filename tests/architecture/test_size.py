@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_570, 112),
+    "kernel": Size(22_576, 112),
     "features": Size(514, 8),
     "features.accounts": Size(1_044, 8),
     "features.archive": Size(1_012, 7),
@@ -39,7 +39,7 @@ SIZES: Final = {
     "features.raw_log": Size(380, 5),
     "features.redrive": Size(2_344, 11),
     "features.sql": Size(826, 6),
-    "features.standby": Size(1_293, 11),
+    "features.standby": Size(1_357, 11),
     "features.transactions": Size(759, 7),
     "cli": Size(11_935, 58),
     "client": Size(5_829, 26),
@@ -50,7 +50,7 @@ SIZES: Final = {
     "testing": Size(550, 4),
     "views": Size(1_995, 9),
     "web": Size(2_438, 11),
-    "C": Size(2_431, 15),
+    "C": Size(2_492, 15),
 }
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from rmqlite.features.standby.copied_store import CopiedStore
-from rmqlite.features.standby.leading import AWAY_S, BEAT_S, OPEN
+from rmqlite.features.standby.leading import AWAY_S, OPEN
 from rmqlite.features.standby.role import BrokerRole, master_name, role_of, save_role
 from rmqlite.features.standby.terms import terms_of
 from rmqlite.kernel.broker import Broker
@@ -26,7 +26,7 @@ from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.store.tables.tables import Tree
 from rmqlite.kernel.tables.offsets import TABLE as OFFSETS_TABLE
-from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.clock import Clock, elapsed_s
 from rmqlite.kernel.words.errors import (
     FlushFailed,
     NotMaster,
@@ -63,6 +63,16 @@ class MastersRetention(Retention):
         if before < self.masters_begin:
             store.drop_before(min(self.masters_begin, store.expired_segments(_EVER_MS)))
         return (store.min_offset - before) // store.log_file_bytes
+
+
+def take_clock(clock: Clock, masters_ms: int) -> None:
+    """Turn the clock back to the master's, by which all that waits was promised.
+
+    Only with the first word of a call, which has just been said: later ones may have lain about.
+    """
+    basis, ahead_ms = clock.basis(), clock.now_ms() - masters_ms
+    if basis is not None and ahead_ms > 0:
+        clock.go_on_from(replace(basis, offset_ns=basis.offset_ns - ahead_ms * 1_000_000), 0)
 
 
 class Following:
@@ -158,7 +168,7 @@ class Following:
     # ---- a call to the master
 
     async def _follow(self, read: Read, write: Write) -> None:
-        store, config = self._store, self._config
+        store, config, loop = self._store, self._config, asyncio.get_running_loop()
         role = role_of(config)
         hello = FollowerFrame(
             host_text(config.broker_ip, config.grpc_port),
@@ -175,13 +185,16 @@ class Following:
             return
         acks = asyncio.create_task(self._acknowledge(write))
         try:
-            while not self._is_promoted:
-                async with asyncio.timeout(AWAY_S * 2):
+            async with asyncio.timeout(AWAY_S * 2) as silence:
+                while not self._is_promoted:
                     frame = await self._read(read)
-                if frame.data:
-                    self._enter(frame)
-                if frame.hands_over:
-                    await self._take_over(frame, write)
+                    silence.reschedule(loop.time() + AWAY_S * 2)
+                    if frame.data:
+                        await self._enter(frame)
+                    else:
+                        self._synced.set()
+                    if frame.hands_over:
+                        await self._take_over(frame, write)
         finally:
             acks.cancel()
             with suppress(asyncio.CancelledError):
@@ -190,6 +203,7 @@ class Following:
     async def _begins(self, first: MasterFrame, role: BrokerRole) -> bool:
         """Go on where the master begins; False if the store must be opened anew before."""
         store = self._store
+        take_clock(self._clock, first.now_ms)
         if first.offset < store.end and store.end > store.min_offset:
             log.error("the master has another log from %d on end=%d", first.offset, store.end)
             save_role(self._config, replace(role, cut_at=first.offset))
@@ -227,10 +241,12 @@ class Following:
             self._behind_since_ms = self._clock.now_ms()
         return frame
 
-    def _enter(self, frame: MasterFrame) -> None:
+    async def _enter(self, frame: MasterFrame) -> None:
         self._store.receive(frame.offset, frame.data)
-        self._parts.commit.wanted()
+        # The disk works meanwhile.
         self._parts.commit.then(self._store.end, lambda _error: self._synced.set())
+        while self._store.enter():
+            await asyncio.sleep(0)
         self._notice_timers()
 
     def _notice_timers(self) -> None:
@@ -248,13 +264,11 @@ class Following:
                 return
 
     async def _acknowledge(self, write: Write) -> None:
-        """Say what is on the disk: when it has grown, and each second."""
+        """Say what is on the disk: when it has grown, and each second, when the master asks."""
         while True:
             self._synced.clear()
             await write(FollowerFrame(synced_end=self._store.synced_end).to_bytes())
-            with suppress(TimeoutError):
-                async with asyncio.timeout(BEAT_S):
-                    await self._synced.wait()
+            await self._synced.wait()
 
     async def _take_over(self, frame: MasterFrame, write: Write) -> None:
         if self._store.end != frame.synced_end:

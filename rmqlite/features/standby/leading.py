@@ -129,7 +129,8 @@ class Leading:
         if not self._needs_copy:
             await self._is_followed.wait()
         while True:
-            await asyncio.sleep(LOOK_S)
+            rest_s = self._heard_s + AWAY_S - elapsed_s()
+            await asyncio.sleep(min(BEAT_S, max(LOOK_S, rest_s)))
             session = self._session
             if session is not None and session.acked == self._store.end:
                 self._behind_since_ms = 0
@@ -227,7 +228,7 @@ class Leading:
 
     async def _ship(self, session: StandbyCall) -> None:
         store, terms = self._store, terms_of(self._store)
-        beat_s, offsets = 0.0, b""
+        beat_s, offsets, loop = 0.0, b"", asyncio.get_running_loop()
         await session.write(
             MasterFrame(
                 session.sent,
@@ -251,9 +252,9 @@ class Leading:
                 await self._write(session, self._piece(session))
                 await asyncio.sleep(0)
                 continue
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.001, beat_s + BEAT_S - elapsed_s())):
-                    await session.wake.wait()
+            beat = loop.call_later(beat_s + BEAT_S - elapsed_s(), session.wake.set)
+            await session.wake.wait()
+            beat.cancel()
 
     async def _encoded_offsets(self) -> bytes:
         tree = self._broker.offsets.snapshot()
@@ -305,7 +306,8 @@ class Leading:
         if frame.has_taken_over:
             session.took_over.set()
         self._take_copy(session)
-        session.wake.set()
+        if session.sent < self._store.end:
+            session.wake.set()
         return True
 
     def _take_copy(self, session: StandbyCall) -> None:
