@@ -281,8 +281,10 @@ class Following:
         asyncio.get_running_loop().call_later(0.05, self._service.serve_again)
 
     def _become_master(self) -> None:
+        # The other one's address stays: after a loss, this broker asks there who is the master.
+        name, other = master_name(self._config), self._config.master_address
         now_ms = self._clock.now_ms()
-        save_role(self._config, BrokerRole(master_name(self._config), alone_since_ms=now_ms))
+        save_role(self._config, BrokerRole(name, other, alone_since_ms=now_ms))
         self._is_promoted = True
 
     # ---- parts

@@ -74,7 +74,9 @@ class Leading:
         self._clock: Clock = broker.parts.clock
         self._role = role_of(self._config)
         self._needs_copy = self._config.in_sync_replicas == 2
-        if self._needs_copy or terms_of(store):
+        # A former master whose disk is new has no log of its own, and may follow.
+        self._is_new = self._needs_copy and store.end == store.min_offset
+        if not self._is_new and (self._needs_copy or terms_of(store)):
             begin_term(store)
         self._session: StandbyCall | None = None
         self._peer = ""
@@ -97,13 +99,15 @@ class Leading:
         self._commit = parts.commit
         self._access = parts.access
         self._service = service
+        if self._is_new:
+            self._commit.refusal = Unavailable(self._absence)
         service.replication = self.status
         service.before_drain.append(self._leave)
 
     def status(self) -> tuple[ReplicationStatus, ...]:
         """What an operator should know; nothing if there never was a standby."""
         terms, session = terms_of(self._store), self._session
-        if not terms:
+        if not terms and not self._needs_copy:
             return ()
         behind = self._store.end - self._acked if self._peer else 0
         refusal = self._commit.refusal
@@ -113,7 +117,7 @@ class Leading:
         return (
             ReplicationStatus(
                 self._config.broker_role,
-                term=terms[-1].number,
+                term=terms[-1].number if terms else 0,
                 peer=self._peer,
                 is_connected=session is not None,
                 end=self._acked,
@@ -123,6 +127,10 @@ class Leading:
                 trouble=trouble,
             ),
         )
+
+    @property
+    def _absence(self) -> str:
+        return f"the standby is away, and inSyncReplicas=2: {self._peer or 'none has come'}"
 
     async def watch(self) -> None:
         """Refuse messages while the standby that must have them is away."""
@@ -141,9 +149,8 @@ class Leading:
                 continue
             if self._commit.refusal is None:
                 log.error("the standby is away, messages are refused peer=%s", self._peer)
-            sentence = f"the standby is away, and inSyncReplicas=2: {self._peer or 'none has come'}"
-            self._commit.refusal = Unavailable(sentence)
-            self._commit.refuse_waiters(FlushFailed(sentence, is_final=False))
+            self._commit.refusal = Unavailable(self._absence)
+            self._commit.refuse_waiters(FlushFailed(self._absence, is_final=False))
             if session is not None:
                 session.is_over = True
                 session.wake.set()
