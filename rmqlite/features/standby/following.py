@@ -15,7 +15,7 @@ from typing import Final
 
 from rmqlite.features.standby.copied_store import CopiedStore
 from rmqlite.features.standby.leading import AWAY_S, OPEN
-from rmqlite.features.standby.role import BrokerRole, master_name, role_of, save_role
+from rmqlite.features.standby.role import BrokerRole, master_name, role_of, save_role_aside
 from rmqlite.features.standby.terms import terms_of
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.process.loops import Outage
@@ -150,7 +150,7 @@ class Following:
         self._outage.failed(error)
         self._trouble = f"the master's log is not copied: {error}"
 
-    def promote(self, *, force: bool) -> int:
+    async def promote(self, *, force: bool) -> int:
         """Be the master from the next start on, which follows; the bytes that it lacks.
 
         Raises Refused, StoreUnavailable.
@@ -160,7 +160,7 @@ class Following:
             address = self._config.master_address
             raise Refused(f"{address} is a living master: {rule}", rule=rule)
         lacking = self.lacking
-        self._become_master()
+        await self._become_master()
         log.warning("promoted to master end=%d lacking_bytes=%d", self._store.end, lacking)
         asyncio.get_running_loop().call_later(0.05, self._service.serve_again)
         return lacking
@@ -206,11 +206,11 @@ class Following:
         take_clock(self._clock, first.now_ms)
         if first.offset < store.end and store.end > store.min_offset:
             log.error("the master has another log from %d on end=%d", first.offset, store.end)
-            save_role(self._config, replace(role, cut_at=first.offset))
+            await save_role_aside(self._config, replace(role, cut_at=first.offset))
             self._service.serve_again()
             return False
         if first.log_id != role.log_id:
-            save_role(self._config, replace(role, log_id=first.log_id))
+            await save_role_aside(self._config, replace(role, log_id=first.log_id))
         if store.end == store.min_offset and first.offset:
             store.begin_at(first.offset)
         log.info(
@@ -274,17 +274,17 @@ class Following:
         if self._store.end != frame.synced_end:
             raise Unavailable("the master hands over before everything was copied")
         await self._parts.commit.durable(self._store.end)
-        self._become_master()
+        await self._become_master()
         await write(FollowerFrame(synced_end=self._store.end, has_taken_over=True).to_bytes())
         log.info("the master has handed over end=%d", self._store.end)
         # The last frame is on its way when the call ends.
         asyncio.get_running_loop().call_later(0.05, self._service.serve_again)
 
-    def _become_master(self) -> None:
+    async def _become_master(self) -> None:
         # The other one's address stays: after a loss, this broker asks there who is the master.
         name, other = master_name(self._config), self._config.master_address
         now_ms = self._clock.now_ms()
-        save_role(self._config, BrokerRole(name, other, alone_since_ms=now_ms))
+        await save_role_aside(self._config, BrokerRole(name, other, alone_since_ms=now_ms))
         self._is_promoted = True
 
     # ---- parts

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
-from rmqlite.features.standby.role import SLAVE, BrokerRole, role_of, save_role
+from rmqlite.features.standby.role import SLAVE, BrokerRole, role_of, save_role_aside
 from rmqlite.features.standby.terms import begin_term, common_end, terms_of
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.requests.broker import ReplicationStatus
@@ -172,7 +172,7 @@ class Leading:
         if first.is_alone:
             address = self._config.master_address
             log.warning("the other broker is the master, this one follows address=%s", address)
-            save_role(self._config, BrokerRole(SLAVE, address))
+            await save_role_aside(self._config, BrokerRole(SLAVE, address))
             self._service.serve_again()
 
     # ---- a call of a standby
@@ -295,7 +295,8 @@ class Leading:
         """Until the call ends.  Raises InvalidValue, for a frame that is none."""
         try:
             while (data := await read()) is not None and self._take_ack(session, data):
-                pass
+                if self._role.alone_since_ms and session.acked >= self._store.synced_end:
+                    await self._count_two(session)
         finally:
             session.is_over = True
             session.wake.set()
@@ -323,17 +324,22 @@ class Leading:
         if not self._needs_copy or session is not self._session:
             return
         if self._role.alone_since_ms:
-            if session.acked < store.synced_end:
-                return
-            self._role = replace(self._role, alone_since_ms=0)
-            save_role(self._config, self._role)
-            store.copied_end = session.acked
-            log.info("there are two copies again peer=%s", self._peer)
+            return
         store.copied_end = max(store.copied_end, session.acked)
         if self._commit.refusal is not None and store.end - session.acked <= WINDOW_BYTES:
             self._commit.refusal = None
             log.warning("the standby is back, messages are taken again peer=%s", self._peer)
         self._commit.settle()
+
+    async def _count_two(self, session: StandbyCall) -> None:
+        """Wait for two copies from now on: the standby has all.  Raises StoreUnavailable."""
+        if not self._needs_copy or session is not self._session:
+            return
+        role = replace(self._role, alone_since_ms=0)
+        await save_role_aside(self._config, role)
+        self._role, self._store.copied_end = role, session.acked
+        log.info("there are two copies again peer=%s", self._peer)
+        self._take_copy(session)
 
     def _sync(self) -> None:
         """Let everything be on this disk soon, though no call waits for it."""
@@ -378,7 +384,7 @@ class Leading:
                     self._sync()
                     await asyncio.sleep(0.005)
         self._keep_closed(session.address)
-        save_role(self._config, BrokerRole(SLAVE, session.address))
+        await save_role_aside(self._config, BrokerRole(SLAVE, session.address))
         frame = MasterFrame(
             session.sent,
             synced_end=store.end,

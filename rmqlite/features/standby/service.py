@@ -28,7 +28,7 @@ class StandbyCalls(Part):
         following = self._broker.get(Following)
         if following is None:
             raise Refused("this broker is the master", rule="ask the standby")
-        return following.promote(force=request.force)
+        return await following.promote(force=request.force)
 
     @admin
     async def switch(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -11,7 +12,9 @@ from typing import Any, cast
 
 import grpc
 import pytest
+from typer.testing import CliRunner
 
+from rmqlite.cli.main import app
 from rmqlite.client.admin_client import AdminClient
 from rmqlite.client.producer import Producer
 from rmqlite.features.standby.tails import records_in, tails_of
@@ -83,6 +86,9 @@ def test_a_master_that_comes_back_lays_aside_what_only_it_has(pair: Pair) -> Non
     (tail,) = tails_of(first.store)
     assert ONLY_HERE in [bytes(each.body) for each in records_in(tail)]
     assert len(tail.message_ids) == tail.records
+    printed = CliRunner().invoke(app, ["store", "tails", str(first.store), "--export"])
+    bodies = [json.loads(line)["body"] for line in printed.stdout.splitlines()]
+    assert bodies.count(ONLY_HERE.decode()) >= 1
     first.start()
     assert replication(first).role == "SLAVE"
     first.stop()
