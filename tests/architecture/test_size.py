@@ -39,7 +39,7 @@ SIZES: Final = {
     "features.raw_log": Size(380, 5),
     "features.redrive": Size(2_344, 11),
     "features.sql": Size(826, 6),
-    "features.standby": Size(1_417, 11),
+    "features.standby": Size(1_425, 11),
     "features.transactions": Size(759, 7),
     "cli": Size(11_945, 58),
     "client": Size(5_829, 26),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -45,6 +45,7 @@ from rmqlite.protocols.native.replication import (
     unpack_offsets,
 )
 
+Say = Callable[[FollowerFrame], Awaitable[None]]
 RETRY_S: Final = 0.5
 _EVER_MS: Final = 1 << 62
 _FIRST_S: Final = 5.0
@@ -183,7 +184,14 @@ class Following:
             first = await self._read(read)
         if not await self._begins(first, role):
             return
-        acks = asyncio.create_task(self._acknowledge(write))
+        sending = asyncio.Lock()
+
+        async def say(frame: FollowerFrame) -> None:
+            # gRPC fails if two are written at once.
+            async with sending:
+                await write(frame.to_bytes())
+
+        acks = asyncio.create_task(self._acknowledge(say))
         try:
             async with asyncio.timeout(AWAY_S * 2) as silence:
                 while not self._is_promoted:
@@ -194,7 +202,7 @@ class Following:
                     else:
                         self._synced.set()
                     if frame.hands_over:
-                        await self._take_over(frame, write)
+                        await self._take_over(frame, say)
         finally:
             acks.cancel()
             with suppress(asyncio.CancelledError):
@@ -263,19 +271,19 @@ class Following:
                 # It has read the others itself.
                 return
 
-    async def _acknowledge(self, write: Write) -> None:
+    async def _acknowledge(self, say: Say) -> None:
         """Say what is on the disk: when it has grown, and each second, when the master asks."""
         while True:
             self._synced.clear()
-            await write(FollowerFrame(synced_end=self._store.synced_end).to_bytes())
+            await say(FollowerFrame(synced_end=self._store.synced_end))
             await self._synced.wait()
 
-    async def _take_over(self, frame: MasterFrame, write: Write) -> None:
+    async def _take_over(self, frame: MasterFrame, say: Say) -> None:
         if self._store.end != frame.synced_end:
             raise Unavailable("the master hands over before everything was copied")
         await self._parts.commit.durable(self._store.end)
         await self._become_master()
-        await write(FollowerFrame(synced_end=self._store.end, has_taken_over=True).to_bytes())
+        await say(FollowerFrame(synced_end=self._store.end, has_taken_over=True))
         log.info("the master has handed over end=%d", self._store.end)
         # The last frame is on its way when the call ends.
         asyncio.get_running_loop().call_later(0.05, self._service.serve_again)
