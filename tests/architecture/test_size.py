@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_586, 112),
+    "kernel": Size(22_592, 112),
     "features": Size(518, 8),
     "features.accounts": Size(1_044, 8),
     "features.archive": Size(1_023, 7),
@@ -42,9 +42,9 @@ SIZES: Final = {
     "features.redrive": Size(2_344, 11),
     "features.simple_consumer": Size(236, 3),  # SimpleConsumer
     "features.sql": Size(826, 6),
-    "features.standby": Size(1_437, 12),
+    "features.standby": Size(1_549, 12),
     "features.transactions": Size(759, 7),
-    "cli": Size(11_937, 58),
+    "cli": Size(11_947, 58),
     "client": Size(6_267, 28),
     "protocols": Size(15_556, 77),
     "rmqlite": Size(185, 4),
@@ -53,7 +53,7 @@ SIZES: Final = {
     "testing": Size(569, 4),
     "views": Size(2_021, 9),
     "web": Size(2_438, 11),
-    "C": Size(2_431, 15),
+    "C": Size(2_492, 15),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -9,7 +10,9 @@ import typer
 
 from rmqlite.cli.options import AsJson, option
 from rmqlite.cli.output.documents import Document, fields_of, many, prints
+from rmqlite.cli.output.message_text import json_of
 from rmqlite.cli.output.terminal import print_json, print_lines, print_table
+from rmqlite.cli.output.writing import quiet_when_nobody_reads
 from rmqlite.views.numbers import time_text
 
 if TYPE_CHECKING:
@@ -28,16 +31,23 @@ _TAIL: Final = Document(
 def tails(
     store: Annotated[Path, typer.Argument(metavar="DIR", help="The store's folder.")],
     ids: Annotated[bool, option("--ids", "Print the message ids, one a line.")] = False,
+    export: Annotated[
+        bool, option("--export", "Print the messages as JSON lines, as store export does.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List what was cut off the log when a former master became the standby.
 
     None of it was acknowledged while both brokers had to have it.
     """
-    from rmqlite.features.standby.tails import tails_of
+    from rmqlite.features.standby.tails import records_in, tails_of
 
     found = tails_of(store)
-    if as_json:
+    if export:
+        with quiet_when_nobody_reads():
+            for each in (each for tail in found for each in records_in(tail)):
+                sys.stdout.write(json_of(each.to_message(), None))
+    elif as_json:
         print_json([_row(each) for each in found])
     elif ids:
         print_lines(each for tail in found for each in tail.message_ids)

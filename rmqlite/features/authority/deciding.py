@@ -195,7 +195,7 @@ class Deciding:
             self._is_over = True
             self._until_ms = 0
             other = self._config.master_address
-            leading.follow_the_other(other or (found.record.master if found else ""))
+            await leading.follow_the_other(other or (found.record.master if found else ""))
             return False
         is_kept = found is not None and found.record.master == self._own and not leading.is_alone
         in_sync = found.record.in_sync if found and is_kept else (self._own,)
@@ -236,7 +236,7 @@ class Deciding:
             # It hands over, and will say so.
             return
         await self._claim(found)
-        following.lead()
+        await following.lead()
 
     async def _claim(self, found: RecordEntry | None) -> None:
         own = self._log()

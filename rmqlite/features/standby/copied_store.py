@@ -3,10 +3,17 @@
 The other log comes as bytes.  Whole records of it are written as they are, and entered by the one
 walk: queues, key index, tables, progress of the schedule.  So an opening finds what an opening of
 the master's would.  Nothing else is ever appended here.
+
+The log gets a piece at once; entering it goes in steps, because thousands of its records may each
+make a queue, or search for the one that they complete.  A persist comes behind all steps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from rmqlite.kernel.compiled import in_c
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records import record
 from rmqlite.kernel.records.record import BLANK_BYTES
@@ -15,14 +22,20 @@ from rmqlite.kernel.store.deleted_topics import DELETED_TABLE, load_deleted
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.log.checksums import Point
 from rmqlite.kernel.store.log.log_walk import LogWalk
-from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.store.message_store import MessageStore, PersistJob
 from rmqlite.kernel.store.opening.recovery import LEVELS_TABLE, load_levels
 from rmqlite.kernel.store.tables.logged_tables import Logged, changes_in
+from rmqlite.kernel.store.tables.tables import Snapshot
 from rmqlite.kernel.store.walk import Redo
-from rmqlite.kernel.words.clock import Clock
+from rmqlite.kernel.words.clock import Clock, elapsed_s
 from rmqlite.kernel.words.errors import FlushFailed, NotMaster, StoreDamaged, StoreUnavailable
 from rmqlite.kernel.words.levels import LevelTable
+from rmqlite.kernel.words.names import TABLES_TOPIC
 
+STEPS_S: Final = 0.005
+STEP_BYTES: Final = 16 << 10
+"""So many bytes of the shortest records, each of which completes a timer, take 10 ms."""
+_TABLES = TABLES_TOPIC.encode()
 _SIZE_AND_PLACE = record.layout_of_fields("size", "magic", "physical_offset")
 
 
@@ -34,8 +47,11 @@ class CopiedStore(MessageStore):
     def __init__(
         self, config: BrokerConfig, files: Files, clock: Clock, *, is_marked: bool = True
     ) -> None:
+        self._redo: Redo | None = None
+        """Knows the queues that have changed since the last persist."""
+        self._steps: Iterator[None] = iter(())
+        """What is to be done until all of the log is entered."""
         super().__init__(config, files, clock, is_marked=is_marked)
-        self._redo = self._new_redo()
         self.begin_again()
 
     def begin_again(self) -> None:
@@ -58,11 +74,13 @@ class CopiedStore(MessageStore):
         self.begin_again()
 
     def receive(self, physical_offset: int, data: bytes) -> None:
-        """Enter the next bytes of the other log, as far as they are whole records.
+        """Write the next bytes of the other log, as far as they are whole records; then enter().
 
         Raises StoreUnavailable: nothing has changed, call begin_again().  Raises FlushFailed, also
         for bytes that are no records.
         """
+        while self.enter():
+            pass
         if self._blank and physical_offset < self._at:
             # What lies between the blank and the end of its file.
             return
@@ -70,9 +88,9 @@ class CopiedStore(MessageStore):
             reason = f"the bytes at {physical_offset} came, not those at {self.wanted}"
             raise StoreUnavailable("copy", str(self._root), reason)
         self._rest += data
-        size = _whole_bytes(self._rest, self._at)
+        size = whole_length(self._rest, self._at)
         if size:
-            self._enter(bytes(self._rest[:size]))
+            self._write(bytes(self._rest[:size]))
             self._at += size
             del self._rest[:size]
         room = self.log_file_bytes - self._at % self.log_file_bytes
@@ -80,6 +98,29 @@ class CopiedStore(MessageStore):
             self._blank = [(self._at, [record.encode_blank(room)])]
             self._at += room
             self._rest.clear()
+
+    def enter(self) -> bool:
+        """Enter what was received, for STEPS_S at most; False if all of it is entered.
+
+        Raises FlushFailed.
+        """
+        until_s = elapsed_s() + STEPS_S
+        try:
+            for _ in self._steps:
+                if elapsed_s() >= until_s:
+                    return True
+        except (StoreUnavailable, StoreDamaged) as error:
+            # Queues lack records that the log has: only an opening mends that.
+            self._failure = FlushFailed(f"records cannot be entered: {error}")
+            raise self._failure from error
+        return False
+
+    def begin_persist(self, more: Mapping[str, Snapshot]) -> PersistJob:
+        """As any store's.  Raises FlushFailed."""
+        while self.enter():
+            pass
+        self._forget_queues()
+        return super().begin_persist(more)
 
     def log_tables(self) -> None:
         """The master's log has everything, or will have."""
@@ -97,43 +138,46 @@ class CopiedStore(MessageStore):
         if not is_configured:
             raise NotMaster("")
 
-    def _enter(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         begin = self._log.end
         try:
             self._log.write_runs([*self._blank, (self._at, [data])])
         except FlushFailed as error:
             self._failure = error
             raise
-        self._blank, end = [], self._log.end
-        try:
-            for found, change in changes_in(self._log.segments, begin, end):
-                self._walk(begin, found.end)
-                begin = found.end
-                if change is not None:
-                    self._change(change)
-            self._walk(begin, end)
-        except (StoreUnavailable, StoreDamaged) as error:
-            # Queues lack records that the log has: only an opening mends that.
-            self._failure = FlushFailed(f"records cannot be entered: {error}")
-            raise self._failure from error
+        self._blank = []
+        changes = changes_in(self._log.segments, begin, self._log.end) if _TABLES in data else ()
+        self._steps = self._entering(begin, self._log.end, changes)
 
-    def _walk(self, begin: int, end: int) -> None:
-        walk = LogWalk(self._log.segments, begin, end, check_bodies=True, take=self._take_plain)
+    def _entering(
+        self, begin: int, end: int, changes: Iterable[tuple[Record, Logged | None]]
+    ) -> Iterator[None]:
+        for found, change in changes:
+            yield from self._walk(begin, found.end)
+            begin = found.end
+            if change is not None:
+                self._change(change)
+        yield from self._walk(begin, end)
+
+    def _walk(self, begin: int, end: int) -> Iterator[None]:
+        redo = self._redo = self._redo or Redo(self._dispatch, self._log)
+
+        def take_plain(data: bytes, at: int, base: int) -> int:
+            plain = redo.plain(data, at, base, min(len(data), at + STEP_BYTES))
+            self._dispatch.index.add(plain.keyed)
+            self._note(len(plain.keyed), plain.newest_timestamp_ms)
+            return plain.at
+
+        walk = LogWalk(self._log.segments, begin, end, check_bodies=True, take=take_plain)
         for window in walk:
             for head in window.heads:
                 for each in self._dispatch.indexed([Record(head, window.data)]):
-                    self._redo.enter(each)
+                    redo.enter(each)
                 self._note(1, head.store_timestamp_ms)
+            yield
         if walk.is_stuck:
             raise self._log.damage(walk.position, "a record")
-        self._redo.write()
-        self._dispatch.changed |= self._redo.entered
-
-    def _take_plain(self, data: bytes, at: int, base: int) -> int:
-        plain = self._redo.plain(data, at, base, len(data))
-        self._dispatch.index.add(plain.keyed)
-        self._note(len(plain.keyed), plain.newest_timestamp_ms)
-        return plain.at
+        redo.write()
 
     def _note(self, count: int, newest_ms: int) -> None:
         self._appended += count
@@ -155,13 +199,17 @@ class CopiedStore(MessageStore):
                     queue.empty(queue.max_offset)
                 elif topic in before and topic not in after.topics:
                     dispatch.forget(key)
-            self._redo = self._new_redo()
+            self._forget_queues()
 
-    def _new_redo(self) -> Redo:
-        return Redo(self._dispatch, self._log)
+    def _forget_queues(self) -> None:
+        """Find the queues anew with the next record of each."""
+        if self._redo is not None:
+            self._dispatch.changed |= self._redo.entered
+            self._redo = None
 
 
-def _whole_bytes(data: bytearray, base: int) -> int:
+@in_c
+def whole_length(data: bytearray, base: int) -> int:
     """The length of the whole records at the beginning of the log's bytes from base on."""
     at = 0
     while len(data) - at >= record.RECORD_BYTES_MIN:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from rmqlite.features.standby.authority import Authority, ByHand
 from rmqlite.features.standby.copied_store import CopiedStore
-from rmqlite.features.standby.leading import AWAY_S, BEAT_S, OPEN
-from rmqlite.features.standby.role import BrokerRole, master_name, role_of, save_role
+from rmqlite.features.standby.leading import AWAY_S, OPEN
+from rmqlite.features.standby.role import BrokerRole, master_name, role_of, save_role_aside
 from rmqlite.features.standby.terms import terms_of
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.process.loops import Outage
@@ -27,7 +27,7 @@ from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.store.tables.tables import Tree
 from rmqlite.kernel.tables.offsets import TABLE as OFFSETS_TABLE
-from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.clock import Clock, elapsed_s
 from rmqlite.kernel.words.errors import (
     FlushFailed,
     NotMaster,
@@ -46,6 +46,7 @@ from rmqlite.protocols.native.replication import (
     unpack_offsets,
 )
 
+Say = Callable[[FollowerFrame], Awaitable[None]]
 RETRY_S: Final = 0.5
 _EVER_MS: Final = 1 << 62
 _FIRST_S: Final = 5.0
@@ -64,6 +65,16 @@ class MastersRetention(Retention):
         if before < self.masters_begin:
             store.drop_before(min(self.masters_begin, store.expired_segments(_EVER_MS)))
         return (store.min_offset - before) // store.log_file_bytes
+
+
+def take_clock(clock: Clock, masters_ms: int) -> None:
+    """Turn the clock back to the master's, by which all that waits was promised.
+
+    Only with the first word of a call, which has just been said: later ones may have lain about.
+    """
+    basis, ahead_ms = clock.basis(), clock.now_ms() - masters_ms
+    if basis is not None and ahead_ms > 0:
+        clock.go_on_from(replace(basis, offset_ns=basis.offset_ns - ahead_ms * 1_000_000), 0)
 
 
 class Following:
@@ -151,12 +162,12 @@ class Following:
             address = self._config.master_address
             raise Refused(f"{address} is a living master: {rule}", rule=rule)
         await self.authority.take_over(force=force)
-        return self.lead()
+        return await self.lead()
 
-    def lead(self) -> int:
+    async def lead(self) -> int:
         """The same, when that is decided.  Raises StoreUnavailable."""
         lacking = self.lacking
-        self._become_master()
+        await self._become_master()
         log.warning("promoted to master end=%d lacking_bytes=%d", self._store.end, lacking)
         asyncio.get_running_loop().call_later(0.05, self._service.serve_again)
         return lacking
@@ -164,7 +175,7 @@ class Following:
     # ---- a call to the master
 
     async def _follow(self, read: Read, write: Write) -> None:
-        store, config = self._store, self._config
+        store, config, loop = self._store, self._config, asyncio.get_running_loop()
         role = role_of(config)
         hello = FollowerFrame(
             host_text(config.broker_ip, config.grpc_port),
@@ -179,15 +190,25 @@ class Following:
             first = await self._read(read)
         if not await self._begins(first, role):
             return
-        acks = asyncio.create_task(self._acknowledge(write))
+        sending = asyncio.Lock()
+
+        async def say(frame: FollowerFrame) -> None:
+            # gRPC fails if two are written at once.
+            async with sending:
+                await write(frame.to_bytes())
+
+        acks = asyncio.create_task(self._acknowledge(say))
         try:
-            while not self.is_promoted:
-                async with asyncio.timeout(AWAY_S * 2):
+            async with asyncio.timeout(AWAY_S * 2) as silence:
+                while not self.is_promoted:
                     frame = await self._read(read)
-                if frame.data:
-                    self._enter(frame)
-                if frame.hands_over:
-                    await self._take_over(frame, write)
+                    silence.reschedule(loop.time() + AWAY_S * 2)
+                    if frame.data:
+                        await self._enter(frame)
+                    else:
+                        self._synced.set()
+                    if frame.hands_over:
+                        await self._take_over(frame, say)
         finally:
             acks.cancel()
             with suppress(asyncio.CancelledError):
@@ -196,13 +217,14 @@ class Following:
     async def _begins(self, first: MasterFrame, role: BrokerRole) -> bool:
         """Go on where the master begins; False if the store must be opened anew before."""
         store = self._store
+        take_clock(self._clock, first.now_ms)
         if first.offset < store.end and store.end > store.min_offset:
             log.error("the master has another log from %d on end=%d", first.offset, store.end)
-            save_role(self._config, replace(role, cut_at=first.offset))
+            await save_role_aside(self._config, replace(role, cut_at=first.offset))
             self._service.serve_again()
             return False
         if first.log_id != role.log_id:
-            save_role(self._config, replace(role, log_id=first.log_id))
+            await save_role_aside(self._config, replace(role, log_id=first.log_id))
         if store.end == store.min_offset and first.offset:
             store.begin_at(first.offset)
         log.info(
@@ -233,10 +255,12 @@ class Following:
             self._behind_since_ms = self._clock.now_ms()
         return frame
 
-    def _enter(self, frame: MasterFrame) -> None:
+    async def _enter(self, frame: MasterFrame) -> None:
         self._store.receive(frame.offset, frame.data)
-        self._parts.commit.wanted()
+        # The disk works meanwhile.
         self._parts.commit.then(self._store.end, lambda _error: self._synced.set())
+        while self._store.enter():
+            await asyncio.sleep(0)
         self._notice_timers()
 
     def _notice_timers(self) -> None:
@@ -253,29 +277,28 @@ class Following:
                 # It has read the others itself.
                 return
 
-    async def _acknowledge(self, write: Write) -> None:
-        """Say what is on the disk: when it has grown, and each second."""
+    async def _acknowledge(self, say: Say) -> None:
+        """Say what is on the disk: when it has grown, and each second, when the master asks."""
         while True:
             self._synced.clear()
-            await write(FollowerFrame(synced_end=self._store.synced_end).to_bytes())
-            with suppress(TimeoutError):
-                async with asyncio.timeout(BEAT_S):
-                    await self._synced.wait()
+            await say(FollowerFrame(synced_end=self._store.synced_end))
+            await self._synced.wait()
 
-    async def _take_over(self, frame: MasterFrame, write: Write) -> None:
+    async def _take_over(self, frame: MasterFrame, say: Say) -> None:
         if self._store.end != frame.synced_end:
             raise Unavailable("the master hands over before everything was copied")
         await self._parts.commit.durable(self._store.end)
-        self._become_master()
-        await write(FollowerFrame(synced_end=self._store.end, has_taken_over=True).to_bytes())
+        await self._become_master()
+        await say(FollowerFrame(synced_end=self._store.end, has_taken_over=True))
         log.info("the master has handed over end=%d", self._store.end)
         # The last frame is on its way when the call ends.
         asyncio.get_running_loop().call_later(0.05, self._service.serve_again)
 
-    def _become_master(self) -> None:
-        now_ms = self._clock.now_ms()
+    async def _become_master(self) -> None:
+        # The other one's address stays: after a loss, this broker asks there who is the master.
         name, other = master_name(self._config), self._config.master_address
-        save_role(self._config, BrokerRole(name, other, alone_since_ms=now_ms))
+        now_ms = self._clock.now_ms()
+        await save_role_aside(self._config, BrokerRole(name, other, alone_since_ms=now_ms))
         self.is_promoted = True
 
     # ---- parts

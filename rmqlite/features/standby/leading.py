@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from rmqlite.features.standby.authority import Authority, ByHand
-from rmqlite.features.standby.role import SLAVE, BrokerRole, role_of, save_role
+from rmqlite.features.standby.role import SLAVE, BrokerRole, role_of, save_role_aside
 from rmqlite.features.standby.terms import begin_term, common_end, terms_of
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.requests.broker import ReplicationStatus
@@ -75,7 +75,9 @@ class Leading:
         self._clock: Clock = broker.parts.clock
         self._role = role_of(self._config)
         self._needs_copy = self._config.in_sync_replicas == 2
-        if self._needs_copy or terms_of(store):
+        # A former master whose disk is new has no log of its own, and may follow.
+        self._is_new = self._needs_copy and store.end == store.min_offset
+        if not self._is_new and (self._needs_copy or terms_of(store)):
             begin_term(store)
         self._session: StandbyCall | None = None
         self._peer = ""
@@ -104,13 +106,15 @@ class Leading:
         self._commit = parts.commit
         self._access = parts.access
         self._service = service
+        if self._is_new:
+            self._commit.refusal = Unavailable(self._absence)
         service.replication = self.status
         service.before_drain.append(self._leave)
 
     def status(self) -> tuple[ReplicationStatus, ...]:
         """What an operator should know; nothing if there never was a standby."""
         terms, session = terms_of(self._store), self._session
-        if not terms:
+        if not terms and not self._needs_copy:
             return ()
         behind = self._store.end - self._acked if self._peer else 0
         refusal = self._commit.refusal
@@ -119,7 +123,7 @@ class Leading:
             trouble = "messages are acknowledged with one copy, until a standby has all"
         status = ReplicationStatus(
             self._config.broker_role,
-            term=terms[-1].number,
+            term=terms[-1].number if terms else 0,
             peer=self._peer,
             is_connected=session is not None,
             end=self._acked,
@@ -130,12 +134,17 @@ class Leading:
         )
         return (self.authority.add_to(status),)
 
+    @property
+    def _absence(self) -> str:
+        return f"the standby is away, and inSyncReplicas=2: {self._peer or 'none has come'}"
+
     async def watch(self) -> None:
         """Refuse messages while the standby that must have them is away."""
         if not self._needs_copy:
             await self._is_followed.wait()
         while True:
-            await asyncio.sleep(LOOK_S)
+            rest_s = self._heard_s + AWAY_S - elapsed_s()
+            await asyncio.sleep(min(BEAT_S, max(LOOK_S, rest_s)))
             self._note_behind()
             if not self._waits or self._is_handing_over:
                 continue
@@ -146,9 +155,8 @@ class Leading:
                 continue
             if self._commit.refusal is None:
                 log.error("the standby is away, messages are refused peer=%s", self._peer)
-            sentence = f"the standby is away, and inSyncReplicas=2: {self._peer or 'none has come'}"
-            self._commit.refusal = Unavailable(sentence)
-            self._commit.refuse_waiters(FlushFailed(sentence, is_final=False))
+            self._commit.refusal = Unavailable(self._absence)
+            self._commit.refuse_waiters(FlushFailed(self._absence, is_final=False))
             if session is not None:
                 session.is_over = True
                 session.wake.set()
@@ -178,7 +186,7 @@ class Leading:
         except Unavailable:
             return False
         self._role = replace(self._role, alone_since_ms=self._clock.now_ms())
-        save_role(self._config, self._role)
+        await save_role_aside(self._config, self._role)
         self._store.copied_end = MessageStore.copied_end
         self._commit.refusal = None
         self._commit.settle()
@@ -198,12 +206,12 @@ class Leading:
         except (RmqliteError, TimeoutError):
             return
         if first.is_alone:
-            self.follow_the_other(self._config.master_address)
+            await self.follow_the_other(self._config.master_address)
 
-    def follow_the_other(self, address: str) -> None:
+    async def follow_the_other(self, address: str) -> None:
         """Be its standby from the next start on, which follows.  Raises StoreUnavailable."""
         log.warning("the other broker is the master, this one follows address=%s", address)
-        save_role(self._config, BrokerRole(SLAVE, address))
+        await save_role_aside(self._config, BrokerRole(SLAVE, address))
         self._keep_closed(address)
         self._service.serve_again()
 
@@ -273,7 +281,7 @@ class Leading:
 
     async def _ship(self, session: StandbyCall) -> None:
         store, terms = self._store, terms_of(self._store)
-        beat_s, offsets = 0.0, b""
+        beat_s, offsets, loop = 0.0, b"", asyncio.get_running_loop()
         await session.write(
             MasterFrame(
                 session.sent,
@@ -297,9 +305,9 @@ class Leading:
                 await self._write(session, self._piece(session))
                 await asyncio.sleep(0)
                 continue
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.001, beat_s + BEAT_S - elapsed_s())):
-                    await session.wake.wait()
+            beat = loop.call_later(beat_s + BEAT_S - elapsed_s(), session.wake.set)
+            await session.wake.wait()
+            beat.cancel()
 
     async def _encoded_offsets(self) -> bytes:
         tree = self._broker.offsets.snapshot()
@@ -333,7 +341,8 @@ class Leading:
         """Until the call ends.  Raises InvalidValue, for a frame that is none."""
         try:
             while (data := await read()) is not None and self._take_ack(session, data):
-                pass
+                if self._role.alone_since_ms and session.acked >= self._store.synced_end:
+                    await self._count_two(session)
         finally:
             session.is_over = True
             session.wake.set()
@@ -351,7 +360,8 @@ class Leading:
         if frame.has_taken_over:
             session.took_over.set()
         self._take_copy(session)
-        session.wake.set()
+        if session.sent < self._store.end:
+            session.wake.set()
         return True
 
     def _take_copy(self, session: StandbyCall) -> None:
@@ -360,17 +370,22 @@ class Leading:
         if not self._needs_copy or session is not self._session or not self.authority.may_lead:
             return
         if self._role.alone_since_ms:
-            if session.acked < store.synced_end:
-                return
-            self._role = replace(self._role, alone_since_ms=0)
-            save_role(self._config, self._role)
-            store.copied_end = session.acked
-            log.info("there are two copies again peer=%s", self._peer)
+            return
         store.copied_end = max(store.copied_end, session.acked)
         if self._commit.refusal is not None and store.end - session.acked <= WINDOW_BYTES:
             self._commit.refusal = None
             log.warning("the standby is back, messages are taken again peer=%s", self._peer)
         self._commit.settle()
+
+    async def _count_two(self, session: StandbyCall) -> None:
+        """Wait for two copies from now on: the standby has all.  Raises StoreUnavailable."""
+        if not self._needs_copy or session is not self._session:
+            return
+        role = replace(self._role, alone_since_ms=0)
+        await save_role_aside(self._config, role)
+        self._role, self._store.copied_end = role, session.acked
+        log.info("there are two copies again peer=%s", self._peer)
+        self._take_copy(session)
 
     def _sync(self) -> None:
         """Let everything be on this disk soon, though no call waits for it."""
@@ -416,7 +431,7 @@ class Leading:
                     await asyncio.sleep(0.005)
                 await self.authority.hand_over(session.address)
         self._keep_closed(session.address)
-        save_role(self._config, BrokerRole(SLAVE, session.address))
+        await save_role_aside(self._config, BrokerRole(SLAVE, session.address))
         frame = MasterFrame(
             session.sent,
             synced_end=store.end,

@@ -6,6 +6,7 @@ broker.conf stay as they were then.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -72,6 +73,11 @@ def save_role(config: BrokerConfig, role: BrokerRole, files: Files | None = None
         "cutAt": role.cut_at,
     }
     files.replace(_path(config), tables.encode(tree))
+
+
+async def save_role_aside(config: BrokerConfig, role: BrokerRole) -> None:
+    """save_role() beside the loop: the disk may take long."""
+    await asyncio.get_running_loop().run_in_executor(None, save_role, config, role)
 
 
 def master_name(config: BrokerConfig) -> Name:

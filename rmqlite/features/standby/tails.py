@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,17 +19,23 @@ from typing import Final
 from rmqlite.features.standby.role import role_of, save_role
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.pulling import Records
+from rmqlite.kernel.records import record
+from rmqlite.kernel.records.record import BLANK_BYTES
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.store.commit_log import CommitLog
 from rmqlite.kernel.store.disk.files import Files, SystemFiles
-from rmqlite.kernel.store.log.log_walk import LogWalk
+from rmqlite.kernel.store.disk.regular_file import SMALL_FILE_BYTES_MAX
+from rmqlite.kernel.store.log.log_walk import WINDOW_BYTES, LogWalk
 from rmqlite.kernel.store.opening.file_sizes import sizes_of
 from rmqlite.kernel.words.clock import wall_ms
-from rmqlite.kernel.words.errors import StoreDamaged
+from rmqlite.kernel.words.errors import Refused, RmqliteError, StoreDamaged
 
 FOLDER: Final = "tails"
 KEPT: Final = ("clock.json", "consumerOffset.json", "replication.json", "archive.json")
 """What of config/ is not made of the log."""
+IDS_BYTES_MAX: Final = SMALL_FILE_BYTES_MAX // 2
+"""Of a tail's list: a million messages and more.  Waiting for its standby, a master appends no more
+than a few megabytes that the other one lacks."""
 log = logging.getLogger(__name__)
 
 
@@ -89,39 +96,71 @@ def tails_of(root: Path) -> tuple[Tail, ...]:
     return tuple(found)
 
 
-def records_in(tail: Tail) -> Records:
+def records_in(tail: Tail) -> Iterator[Record]:
     """The records of a tail, which its file has one behind the other.  Raises StoreDamaged."""
-    data = SystemFiles().read_all(tail.path)
-    if data is None:
-        raise StoreDamaged(str(tail.path), 0, f"{tail.records} records", "no file")
-    return Records.whole(tail.records, data)
+    files, begin = SystemFiles(), 0
+    with ExitStack() as ending:
+        ending.callback(files.close)
+        size = files.size(tail.path)
+        while begin < size:
+            data = files.read(tail.path, begin, WINDOW_BYTES)
+            length, _ = record.BLANK.unpack_from(data.ljust(BLANK_BYTES, b"\0"))
+            if len(data) < length <= size - begin:
+                data = files.read(tail.path, begin, length)
+            at = 0
+            while head := record.read_head(data, at):
+                yield Record(head, data)
+                at += head.size
+            if not at:
+                raise StoreDamaged(str(tail.path), begin, "a record", "other bytes")
+            begin += at
 
 
 def _lay_aside(files: Files, root: Path, commit_log: CommitLog, begin: int) -> None:
-    """Copy the records from there on, up to the last one that is sound."""
+    """Copy the records from there on, up to the last one that is sound, a window at a time.
+
+    The copy, and its list, are on disk before anything is cut.  Raises StoreUnavailable, and
+    Refused for a tail whose list is too long: then nothing has changed.
+    """
+    now_ms = wall_ms()
+    path = root / FOLDER / f"{begin:020d}-{now_ms}.log"
     walk = LogWalk(commit_log.segments, begin, commit_log.segments.end_position, check_bodies=True)
-    found = [Record(head, window.data) for window in walk for head in window.heads]
-    if not found:
-        return
-    folder, now_ms = root / FOLDER, wall_ms()
-    files.make_folder(folder)
-    path = folder / f"{begin:020d}-{now_ms}.log"
-    files.replace(path, Records(found).encoded)
-    ids = [each.to_message().message_id for each in found]
-    about = {
-        "begin": begin,
-        "end": found[-1].end,
-        "records": len(found),
-        "cut_at_ms": now_ms,
-        "message_ids": ids,
-    }
-    files.replace(path.with_suffix(".json"), json.dumps(about).encode())
+    try:
+        end, ids = _copied(files, path, walk)
+        if not ids:
+            return
+        about = {"begin": begin, "end": end, "records": len(ids), "cut_at_ms": now_ms}
+        files.replace(path.with_suffix(".json"), json.dumps(about | {"message_ids": ids}).encode())
+    except RmqliteError:
+        files.remove(path)
+        raise
     log.error(
         "records that the master does not have are laid aside file=%s records=%d bytes=%d",
         path,
-        len(found),
-        found[-1].end - begin,
+        len(ids),
+        end - begin,
     )
+
+
+def _copied(files: Files, path: Path, walk: LogWalk) -> tuple[int, list[str]]:
+    """Where the copied records end in the log, and their message ids."""
+    ids, at, end, ids_bytes = list[str](), 0, walk.position, 0
+    for window in walk:
+        if not at:
+            files.make_folder(path.parent)
+            files.replace(path, b"")
+        found = [Record(head, window.data) for head in window.heads]
+        data = Records(found).encoded
+        files.write(path, at, data)
+        at, end = at + len(data), found[-1].end
+        ids += [each.to_message().message_id for each in found]
+        ids_bytes += sum(len(each) + 4 for each in ids[-len(found) :])
+        if ids_bytes > IDS_BYTES_MAX:
+            rule = f"at most {IDS_BYTES_MAX} bytes of message ids: keep the store, and begin anew"
+            raise Refused(f"too much would be cut off {path.name}: {rule}", rule=rule)
+    if ids:
+        files.sync(path)
+    return end, ids
 
 
 def _forget_all_but_the_log(files: Files, root: Path) -> None:

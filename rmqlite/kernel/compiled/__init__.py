@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-INTERFACE: Final = 22
+INTERFACE: Final = 23
 """Counts the changes of the functions in C; a library that was built before the last is not used.
 """
 SPAN: Final = Struct("=5i")

@@ -10,7 +10,7 @@
 
 #include "records.h"
 
-enum { INTERFACE = 22 }; /* see __init__.py */
+enum { INTERFACE = 23 }; /* see __init__.py */
 
 PyObject *crc32_of_zlib;
 
@@ -32,6 +32,8 @@ static PyMethodDef METHODS[] = {
     {"record_parts", record_parts, METH_VARARGS, NULL},
     {"topic_texts", topic_texts, METH_VARARGS, NULL},
     {"plain_run", plain_run, METH_VARARGS, NULL},
+    {"whole_length", whole_length, METH_VARARGS, NULL},
+    {"hashed_keys", hashed_keys, METH_VARARGS, NULL},
     {"sync_new", sync_new, METH_NOARGS, NULL},
     {"sync_put", sync_put, METH_VARARGS, NULL},
     {"sync_run", sync_run, METH_O, NULL},

@@ -119,6 +119,44 @@ int add_keys(Keys *keys, const Properties *found, uint32_t prefix, uint32_t row)
     return 1;
 }
 
+/* Add a number to each of three lists; false with an error set. */
+static int add_row(PyObject *const *columns, uint32_t hash, PyObject *place, PyObject *time) {
+    PyObject *number = PyLong_FromUnsignedLong(hash);
+    int is_added = number != NULL && PyList_Append(columns[0], number) == 0 &&
+                   PyList_Append(columns[1], place) == 0 && PyList_Append(columns[2], time) == 0;
+    Py_XDECREF(number);
+    return is_added;
+}
+
+/* Add the keys of one record; 0 if one is not of ASCII, -1 with an error set. */
+static int add_record(PyObject *const *columns, PyObject *record, Keys *keys) {
+    unsigned long prefix;
+    Text pairs;
+    PyObject *place, *time;
+    Properties found = {0};
+    if (!PyArg_ParseTuple(record, "ky#OO", &prefix, &pairs.at, &pairs.size, &place, &time)) return -1;
+    find_properties(&found, pairs.at, pairs.size);
+    keys->count = 0;
+    if (!add_keys(keys, &found, (uint32_t)prefix, 0)) return PyErr_Occurred() ? -1 : 0;
+    for (Py_ssize_t i = 0; i < keys->count; i++)
+        if (!add_row(columns, keys->all[i].hash, place, time)) return -1;
+    return 1;
+}
+
+PyObject *hashed_keys(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *records, *columns[3] = {PyList_New(0), PyList_New(0), PyList_New(0)};
+    Keys keys = {0};
+    int is_done = columns[0] != NULL && columns[1] != NULL && columns[2] != NULL &&
+                  PyArg_ParseTuple(args, "O!", &PyList_Type, &records) ? 1 : -1;
+    for (Py_ssize_t i = 0; is_done > 0 && i < PyList_GET_SIZE(records); i++)
+        is_done = add_record(columns, PyList_GET_ITEM(records, i), &keys);
+    PyMem_Free(keys.all);
+    PyObject *result = is_done > 0 ? PyTuple_Pack(3, columns[0], columns[1], columns[2]) : NULL;
+    for (int i = 0; i < 3; i++) Py_XDECREF(columns[i]);
+    return is_done == 0 ? Py_NewRef(Py_None) : result;
+}
+
 int begin_block(Block *block, Py_ssize_t count, Py_ssize_t room) {
     *block = (Block){.count = count, .data = PyByteArray_FromStringAndSize(NULL, room)};
     if (block->data == NULL) return 0;

@@ -156,6 +156,8 @@ PyObject *record_starts(PyObject *self, PyObject *args);
 PyObject *record_parts(PyObject *self, PyObject *args);
 PyObject *topic_texts(PyObject *self, PyObject *args);
 PyObject *plain_run(PyObject *self, PyObject *args);
+PyObject *whole_length(PyObject *self, PyObject *args);
+PyObject *hashed_keys(PyObject *self, PyObject *args);
 PyObject *sync_new(PyObject *self, PyObject *args);
 PyObject *sync_put(PyObject *self, PyObject *args);
 PyObject *sync_run(PyObject *self, PyObject *capsule);

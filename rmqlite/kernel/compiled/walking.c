@@ -98,3 +98,22 @@ PyObject *plain_run(PyObject *self, PyObject *args) {
     PyBuffer_Release(&data);
     return size < 0 ? NULL : Py_BuildValue("LLn", at, (long long)newest_ms, count);
 }
+
+PyObject *whole_length(PyObject *self, PyObject *args) {
+    (void)self;
+    Py_buffer data;
+    long long base;
+    if (!PyArg_ParseTuple(args, "y*L", &data, &base)) return NULL;
+    int64_t at = 0;
+    while (data.len - at >= HEAD_BYTES + LENGTHS_BYTES) {
+        const uint8_t *head = (const uint8_t *)data.buf + at;
+        int64_t size = (int32_t)get32(head + SIZE_AT);
+        if (size < HEAD_BYTES + LENGTHS_BYTES || size > data.len - at ||
+            get32(head + MAGIC_AT) != MAGIC ||
+            get64(head + PHYSICAL_OFFSET_AT) != (uint64_t)base + (uint64_t)at)
+            break;
+        at += size;
+    }
+    PyBuffer_Release(&data);
+    return PyLong_FromLongLong(at);
+}

@@ -21,6 +21,7 @@ from functools import lru_cache
 from itertools import chain, repeat
 from typing import Final, NamedTuple
 
+from rmqlite.kernel.compiled import in_c
 from rmqlite.kernel.words.message import (
     KEY_SEPARATOR,
     KEYS,
@@ -177,6 +178,13 @@ def keys_of(records: Sequence[Keyed]) -> Keys:
     counts = [len(each) for each in tokens]
     columns = [_repeated(each, counts) for each in (prefixes, places, times)]
     return Keys(columns[0], list(chain.from_iterable(tokens)), columns[1], columns[2])
+
+
+@in_c
+def hashed_keys(records: Sequence[Keyed]) -> tuple[list[int], Sequence[int], Sequence[int]]:
+    """The hash of each key in the order of the index, with its record's place and time."""
+    prefixes, tokens, places, times = keys_of(records)
+    return key_hashes(prefixes, tokens), places, times
 
 
 def _repeated(column: Sequence[int], counts: Sequence[int]) -> list[int]:

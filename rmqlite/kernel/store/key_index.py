@@ -18,8 +18,7 @@ from typing import Any, Self
 from rmqlite.kernel.records.key_hashes import (
     Keyed,
     Suffix,
-    key_hashes,
-    keys_of,
+    hashed_keys,
     positive,
     topic_prefix,
 )
@@ -143,8 +142,7 @@ class KeyIndex:
         """
         if records and records[0][2] <= self._end_offset:
             records = [each for each in records if each[2] > self._end_offset]
-        prefixes, tokens, places, times = keys_of(records)
-        self.add_hashed(key_hashes(prefixes, tokens), places, times)
+        self.add_hashed(*hashed_keys(records))
 
     def add_hashed(
         self, hashes: Sequence[int], places: Sequence[int], times: Sequence[int]

@@ -158,11 +158,11 @@ class FakeBroker:
         self.deciding = Deciding(self._config, self.clock, register, lambda: self.log)
         self.is_promoted = False
 
-    def follow_the_other(self, _address: str) -> None:
+    async def follow_the_other(self, _address: str) -> None:
         self.is_master = False
         self.start()
 
-    def lead(self) -> int:
+    async def lead(self) -> int:
         self.is_master = self.is_alone = True
         self.start()
         return 0
@@ -261,7 +261,7 @@ def test_a_standby_that_lacks_something_never_leads(two: Two) -> None:
     two.run(two.first.step())
     assert two.first.leads
     two.run(two.second.deciding.take_over(force=True))
-    two.second.lead()
+    two.run(two.second.lead())
     two.run(two.second.step())
     two.run(two.first.step())
     two.run(two.first.step())

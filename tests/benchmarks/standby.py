@@ -1,0 +1,197 @@
+"""What a standby costs.
+
+    python -m tests.benchmarks.standby enter send idle catch-up
+
+enter: in one process, MB of a log a second that a standby enters, for bodies of 1,000 and of 100
+bytes, and how long one piece takes.  send: a producer's single sends at a pair and at a broker
+alone, in turns.  idle: CPU of both brokers while nothing is sent.  catch-up: an empty standby
+beside a master with a long log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from rmqlite.client import AdminClient, Message, Producer
+from rmqlite.features.standby.copied_store import CopiedStore
+from rmqlite.features.standby.leading import PIECE_BYTES
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.words.clock import SystemClock, pause_s
+from rmqlite.testing import OF_ANY_DISK, BrokerProcess, free_port
+from tests.support.broker_processes import cpu_s_of
+
+MB: Final = 1_000_000
+SIZES: Final = (1_000, 100)
+FILE_BYTES: Final = 64 << 20
+ALONE: Final = {**OF_ANY_DISK, "mappedFileSizeCommitLog": str(FILE_BYTES)}
+
+
+@contextmanager
+def pair(folder: Path) -> Iterator[tuple[BrokerProcess, BrokerProcess]]:
+    """A master, which runs, and a standby, which does not yet."""
+    ports = [free_port(), free_port()]
+    made = [
+        BrokerProcess(
+            folder / role,
+            ALONE
+            | {"inSyncReplicas": "2", "brokerRole": role, "grpcPort": str(own)}
+            | {"masterAddress": f"127.0.0.1:{other}"},
+            is_forked=False,
+        )
+        for role, own, other in zip(("SYNC_MASTER", "SLAVE"), ports, ports[::-1], strict=True)
+    ]
+    try:
+        made[0].start()
+        yield made[0], made[1]
+    finally:
+        for each in made[::-1]:
+            each.kill()
+
+
+def wait_for_copy(master: BrokerProcess) -> None:
+    with AdminClient(master.endpoint) as admin:
+        while True:
+            (status,) = admin.broker_status().replication
+            if status.is_connected and not status.behind_bytes:
+                return
+            pause_s(0.02)
+
+
+def fill(endpoint: str, body: bytes, log_bytes: int) -> None:
+    batch, bytes_each = [Message("orders", body) for _ in range(1_000)], len(body) + 150
+    with Producer(endpoint, "senders") as producer:
+        for _ in range(log_bytes // bytes_each // len(batch)):
+            producer.send_batch(batch)
+
+
+def enter(folder: Path, scale: float) -> None:
+    """Without network and sync; seconds of CPU, because the machine does other things."""
+    for size in SIZES:
+        place = folder / str(size)
+        with BrokerProcess(place / "master", ALONE, is_forked=False) as broker:
+            fill(broker.endpoint, b"x" * size, int(200 * MB * scale))
+            broker.kill()
+        config = BrokerConfig(store_path=place / "copy", mapped_file_size_commit_log=FILE_BYTES)
+        (place / "copy").mkdir()
+        store, took, count = CopiedStore(config, SystemFiles(), SystemClock()), list[float](), 0
+        for path in sorted((broker.store / "commitlog").iterdir()):
+            data = path.read_bytes()
+            for at in range(0, len(data), PIECE_BYTES):
+                began_s = time.thread_time()
+                if not any(data[at : at + 100]):
+                    break
+                store.receive(store.wanted, data[at : at + PIECE_BYTES])
+                while store.enter():
+                    pass
+                took.append(time.thread_time() - began_s)
+                count += PIECE_BYTES
+        store.release()
+        print(
+            f"enter, bodies of {size}: {count / MB / sum(took):.0f} MB/s;"
+            f" a piece {statistics.median(took) * 1e3:.1f} ms, at most {max(took) * 1e3:.1f}"
+        )
+
+
+def sends(endpoint: str, count: int) -> list[float]:
+    found = []
+    with Producer(endpoint, "senders") as producer:
+        for number in range(count + 20):
+            began_s = time.monotonic()
+            producer.send(Message("orders", b"x" * 1_000))
+            if number >= 20:
+                found.append(time.monotonic() - began_s)
+    return found
+
+
+def send(folder: Path, scale: float) -> None:
+    """Also CPU of the brokers for one send."""
+    with (
+        pair(folder / "pair") as (master, standby),
+        BrokerProcess(folder / "alone", ALONE, is_forked=False) as alone,
+    ):
+        standby.start()
+        wait_for_copy(master)
+        ratios, count = [], int(500 * scale) or 1
+        for _ in range(6):
+            found = []
+            for each in (alone, master):
+                before = [cpu_s_of(one.pid) for one in (each, standby)]
+                p50_ms = statistics.median(sends(each.endpoint, count)) * 1e3
+                cpu = [cpu_s_of(one.pid) for one in (each, standby)]
+                found.append(
+                    (p50_ms, [(b - a) * 1e6 / count for a, b in zip(before, cpu, strict=True)])
+                )
+            (own, own_cpu), (both, both_cpu) = found
+            ratios.append(both / own)
+            print(
+                f"send p50 alone {own:.2f} ms, pair {both:.2f} ms; CPU µs alone {own_cpu[0]:.0f},"
+                f" master {both_cpu[0]:.0f}, standby {both_cpu[1]:.0f}"
+            )
+        print(f"send p50, pair to alone: {statistics.median(ratios):.2f}")
+
+
+def idle(folder: Path, scale: float) -> None:
+    with (
+        pair(folder / "pair") as (master, standby),
+        BrokerProcess(folder / "alone", ALONE, is_forked=False) as alone,
+    ):
+        standby.start()
+        wait_for_copy(master)
+        pause_s(3)
+        seconds, brokers = 60 * scale, (master, standby, alone)
+        before = [cpu_s_of(each.pid) for each in brokers]
+        pause_s(seconds)
+        shares = [(cpu_s_of(b.pid) - a) / seconds for a, b in zip(before, brokers, strict=True)]
+        print("idle CPU, master, standby, alone: " + ", ".join(f"{s:.2%}" for s in shares))
+
+
+def catch_up(folder: Path, scale: float) -> None:
+    for size in SIZES:
+        with pair(folder / str(size)) as (master, standby):
+            master.kill()
+            own = ALONE | {"storePathRootDir": str(master.store)}
+            with BrokerProcess(folder / f"{size}-alone", own, is_forked=False) as one:
+                fill(one.endpoint, b"x" * size, int(400 * MB * scale))
+            master.start()
+            with AdminClient(master.endpoint) as admin:
+                end = admin.broker_status().log_max_offset
+            seconds = standby.start()
+            began_s, cpu_s = time.monotonic(), [cpu_s_of(e.pid) for e in (master, standby)]
+            wait_for_copy(master)
+            took_s = time.monotonic() - began_s
+            cpu = [cpu_s_of(e.pid) - a for e, a in zip((master, standby), cpu_s, strict=True)]
+            print(
+                f"catch-up, bodies of {size}: {end / MB:.0f} MB in {took_s:.1f} s (after a start"
+                f" of {seconds:.1f}): {end / MB / took_s:.0f} MB/s, CPU {cpu[0]:.1f},"
+                f" {cpu[1]:.1f} s"
+            )
+
+
+SCENARIOS: Final[dict[str, Callable[[Path, float], None]]] = {
+    "enter": enter,
+    "send": send,
+    "idle": idle,
+    "catch-up": catch_up,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scenario", nargs="*", choices=[*SCENARIOS], default=[*SCENARIOS])
+    parser.add_argument("--scale", type=float, default=1.0)
+    options = parser.parse_args()
+    for name in options.scenario:
+        with tempfile.TemporaryDirectory(prefix="rmqlite-standby-") as folder:
+            SCENARIOS[name](Path(folder), options.scale)
+
+
+if __name__ == "__main__":
+    main()
