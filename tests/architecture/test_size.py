@@ -42,7 +42,7 @@ SIZES: Final = {
     "features.redrive": Size(2_344, 11),
     "features.simple_consumer": Size(236, 3),  # SimpleConsumer
     "features.sql": Size(826, 6),
-    "features.standby": Size(1_549, 12),
+    "features.standby": Size(1_572, 12),
     "features.transactions": Size(759, 7),
     "cli": Size(11_947, 58),
     "client": Size(6_267, 28),

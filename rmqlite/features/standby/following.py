@@ -15,7 +15,7 @@ from typing import Final
 
 from rmqlite.features.standby.authority import Authority, ByHand
 from rmqlite.features.standby.copied_store import CopiedStore
-from rmqlite.features.standby.leading import AWAY_S, OPEN
+from rmqlite.features.standby.leading import AWAY_S, BEAT_S, OPEN
 from rmqlite.features.standby.role import BrokerRole, master_name, role_of, save_role_aside
 from rmqlite.features.standby.terms import terms_of
 from rmqlite.kernel.broker import Broker
@@ -208,7 +208,7 @@ class Following:
                     else:
                         self._synced.set()
                     if frame.hands_over:
-                        await self._take_over(frame, say)
+                        await self._take_over(frame, say, read)
         finally:
             acks.cancel()
             with suppress(asyncio.CancelledError):
@@ -284,22 +284,34 @@ class Following:
             await say(FollowerFrame(synced_end=self._store.synced_end))
             await self._synced.wait()
 
-    async def _take_over(self, frame: MasterFrame, say: Say) -> None:
+    async def _take_over(self, frame: MasterFrame, say: Say, read: Read) -> None:
         if self._store.end != frame.synced_end:
             raise Unavailable("the master hands over before everything was copied")
         await self._parts.commit.durable(self._store.end)
         await self._become_master()
-        await say(FollowerFrame(synced_end=self._store.end, has_taken_over=True))
-        log.info("the master has handed over end=%d", self._store.end)
-        # The last frame is on its way when the call ends.
-        asyncio.get_running_loop().call_later(0.05, self._service.serve_again)
+        try:
+            await say(FollowerFrame(synced_end=self._store.end, has_taken_over=True))
+            log.info("the master has handed over end=%d", self._store.end)
+            # It ends the call when it has read that; if this end did, the word could be lost.
+            async with asyncio.timeout(BEAT_S):
+                while await read() is not None:
+                    pass
+        except (RmqliteError, TimeoutError) as error:
+            log.warning("the master may not know that it has handed over error=%s", error)
+        finally:
+            asyncio.get_running_loop().call_later(0.05, self._service.serve_again)
 
     async def _become_master(self) -> None:
         # The other one's address stays: after a loss, this broker asks there who is the master.
         name, other = master_name(self._config), self._config.master_address
-        now_ms = self._clock.now_ms()
-        await save_role_aside(self._config, BrokerRole(name, other, alone_since_ms=now_ms))
+        role = BrokerRole(name, other, alone_since_ms=self._clock.now_ms())
+        # At once: nobody else may begin the same while it is saved.
         self.is_promoted = True
+        try:
+            await save_role_aside(self._config, role)
+        except BaseException:
+            self.is_promoted = False
+            raise
 
     # ---- parts
 

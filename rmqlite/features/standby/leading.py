@@ -85,6 +85,7 @@ class Leading:
         self._heard_s = elapsed_s()
         """When the standby was last heard, and had something done, or nothing to do."""
         self._behind_since_ms = 0
+        self._saving = asyncio.Lock()
         self._is_handing_over = False
         self._is_followed = asyncio.Event()
         self.authority: Authority = ByHand()
@@ -185,8 +186,8 @@ class Leading:
             await self.authority.note_peer("")
         except Unavailable:
             return False
-        self._role = replace(self._role, alone_since_ms=self._clock.now_ms())
-        await save_role_aside(self._config, self._role)
+        if not await self._save(replace(self._role, alone_since_ms=self._clock.now_ms())):
+            return False
         self._store.copied_end = MessageStore.copied_end
         self._commit.refusal = None
         self._commit.settle()
@@ -211,8 +212,8 @@ class Leading:
     async def follow_the_other(self, address: str) -> None:
         """Be its standby from the next start on, which follows.  Raises StoreUnavailable."""
         log.warning("the other broker is the master, this one follows address=%s", address)
-        await save_role_aside(self._config, BrokerRole(SLAVE, address))
         self._keep_closed(address)
+        await self._save(BrokerRole(SLAVE, address))
         self._service.serve_again()
 
     # ---- a call of a standby
@@ -348,7 +349,7 @@ class Leading:
             session.wake.set()
 
     def _take_ack(self, session: StandbyCall, data: bytes) -> bool:
-        """False: what it says cannot be."""
+        """False: it was the last one, or what it says cannot be."""
         frame = read_follower(data)
         if frame.synced_end > session.sent:
             log.error("a standby says that it has what was not sent peer=%s", self._peer)
@@ -359,6 +360,7 @@ class Leading:
             self._heard_s = elapsed_s()
         if frame.has_taken_over:
             session.took_over.set()
+            return False
         self._take_copy(session)
         if session.sent < self._store.end:
             session.wake.set()
@@ -381,11 +383,20 @@ class Leading:
         """Wait for two copies from now on: the standby has all.  Raises StoreUnavailable."""
         if not self._needs_copy or session is not self._session:
             return
-        role = replace(self._role, alone_since_ms=0)
-        await save_role_aside(self._config, role)
-        self._role, self._store.copied_end = role, session.acked
+        if not await self._save(replace(self._role, alone_since_ms=0)):
+            return
+        self._store.copied_end = session.acked
         log.info("there are two copies again peer=%s", self._peer)
         self._take_copy(session)
+
+    async def _save(self, role: BrokerRole) -> bool:
+        """Note a role; False: too late, this is no master any more.  Raises StoreUnavailable."""
+        async with self._saving:
+            if self._is_handing_over and role.name != SLAVE:
+                return False
+            await save_role_aside(self._config, role)
+            self._role = role
+            return True
 
     def _sync(self) -> None:
         """Let everything be on this disk soon, though no call waits for it."""
@@ -431,7 +442,7 @@ class Leading:
                     await asyncio.sleep(0.005)
                 await self.authority.hand_over(session.address)
         self._keep_closed(session.address)
-        await save_role_aside(self._config, BrokerRole(SLAVE, session.address))
+        await self._save(BrokerRole(SLAVE, session.address))
         frame = MasterFrame(
             session.sent,
             synced_end=store.end,
