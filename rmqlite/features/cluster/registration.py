@@ -15,7 +15,13 @@ import logging
 from dataclasses import replace
 from typing import Final
 
-from rmqlite.features.cluster.addresses import check_reachable, host_and_port, other_name_servers
+from rmqlite.features.cluster.addresses import (
+    broker_address,
+    check_reachable,
+    ha_address,
+    host_and_port,
+    other_name_servers,
+)
 from rmqlite.features.cluster.link import Connecting, Link, NameServerRefusal
 from rmqlite.features.cluster.table import EncodedTopics, RegisteredTable
 from rmqlite.kernel.broker import Broker
@@ -160,12 +166,11 @@ class Registering(Neighbours):
         config = self._config
         if server.topics - table.topics:
             await link.ask(codes.UNREGISTER_BROKER, _own(config))
-        address = _address(config)
         fields = RegistrationFields(
             config.broker_name,
-            address,
+            broker_address(config),
             config.cluster_name,
-            address,
+            ha_address(config),
             _MASTER,
             config.compressed_register,
             table.crc,
@@ -244,15 +249,11 @@ async def check_name(config: BrokerConfig, link: Link) -> None:
     brokers = (await read_large(ClusterInfo, answer.body)).broker_addr_table
     known = brokers.get(config.broker_name)
     other = None if known is None else known.broker_addrs.get(_MASTER)
-    address = _address(config)
+    address = broker_address(config)
     if other not in (None, address):
         rule = f"a name of its own: at {link.name} {other} has it, this broker is {address}"
         raise InvalidValue("brokerName", config.broker_name, rule)
 
 
 def _own(config: BrokerConfig) -> BrokerAtName:
-    return BrokerAtName(config.broker_name, _address(config), config.cluster_name, _MASTER)
-
-
-def _address(config: BrokerConfig) -> str:
-    return host_text(config.broker_ip, config.listen_port)
+    return BrokerAtName(config.broker_name, broker_address(config), config.cluster_name, _MASTER)

@@ -119,9 +119,10 @@ class Registry:
         own, name, address = self._own, broker.name, broker.address
         if address == own.address and not self.is_own(broker):
             raise FieldError("brokerAddr", address, f"another one: it is that of {own}")
-        if name == own.name and broker.broker_id != MASTER:
-            raise FieldError("brokerId", broker.broker_id, f"{MASTER}: {own} takes no slaves")
-        master = own if name == own.name else self.master_of(name)
+        if name == own.name and broker.broker_id != MASTER and not own.ha_address:
+            rule = f"{MASTER}: {own} takes no slaves without haListenPort"
+            raise FieldError("brokerId", broker.broker_id, rule)
+        master = self.master_of(name)
         if master is not None and broker.broker_id == MASTER and master.address != address:
             rule = f"{master.address}, where {master} is alive; or another brokerName"
             raise FieldError("brokerAddr", address, rule)
@@ -200,7 +201,9 @@ class Registry:
         return entry.version
 
     def master_of(self, name: str) -> Registrant | None:
-        """The master that lives under a name; of this name server's own broker None."""
+        """The master that lives under a name."""
+        if name == self._own.name:
+            return self._own
         entry = self._at(name, MASTER)
         return None if entry is None else entry.broker
 
@@ -227,6 +230,15 @@ class Registry:
         """All names, as they have come."""
         self.expire()
         return self._named.values()
+
+    def own_addresses(self) -> Addresses:
+        """Of the broker to which this name server belongs, and of its slaves."""
+        slaves = self._named.get(self._own.name)
+        return ((MASTER, self._own.address), *(slaves.addresses if slaves else ()))
+
+    def others(self) -> Iterable[NamedBroker]:
+        """All names but that of this name server's own broker."""
+        return [each for each in self.named() if each.name != self._own.name]
 
     def queues_of(self, topic: str) -> dict[str, int]:
         """How many queues of a topic consumers read at each registered broker."""

@@ -81,7 +81,8 @@ class RemotingServer:
         service, name = running.service, config.broker_name
         clients = RemotingClients(service)
         address = host_text(config.broker_ip, config.listen_port)
-        own = Registrant(name, config.cluster_name, MASTER, address)
+        ha = host_text(config.broker_ip, config.ha_listen_port) if config.ha_listen_port else ""
+        own = Registrant(name, config.cluster_name, MASTER, address, ha)
         registry = self._registry = Registry(own, service.clock.now_ms)
         service.registered = registry.rows
         self._sends = SendRequests(config, service)

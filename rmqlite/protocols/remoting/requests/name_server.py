@@ -194,7 +194,6 @@ class NameServer:
         self._registry = registry
         self._may_write = True
         """False: routes say to producers that they may not send here, until the next start."""
-        self._about = own.name, own.cluster, ((own.broker_id, own.address),)
 
     @answers(codes.GET_ROUTEINFO_BY_TOPIC)
     async def route(self, call: Call[RouteQuery]) -> Command:
@@ -204,7 +203,7 @@ class NameServer:
         if info is not None:
             perm = info.perm if self._may_write else info.perm & ~WRITE
             row = RegisteredTopic(info.read_queues, info.write_queues, perm)
-            brokers.append(_written_broker(*self._about))
+            brokers.append(_written_broker(*self._about()))
             queues.append(_written_queues(self._own.name, row))
         for named in self._registry.named():
             found = named.topic(topic)
@@ -218,9 +217,9 @@ class NameServer:
 
     @answers(codes.GET_BROKER_CLUSTER_INFO)
     async def cluster(self, call: Call[Nothing]) -> Command:
-        brokers = {self._own.name: _data_of(*self._about)}
+        brokers = {self._own.name: _data_of(*self._about())}
         clusters = {self._own.cluster: [self._own.name]}
-        for named in self._registry.named():
+        for named in self._registry.others():
             brokers[named.name] = _data_of(named.name, named.cluster, named.addresses)
             clusters.setdefault(named.cluster, []).append(named.name)
         info = ClusterInfo(brokers, {cluster: tuple(names) for cluster, names in clusters.items()})
@@ -287,6 +286,9 @@ class NameServer:
         if order is not None:
             await self._service[KeyValueCalls].set_order(order == _SWITCH[True])
         return call.done()
+
+    def _about(self) -> tuple[str, str, Addresses]:
+        return self._own.name, self._own.cluster, self._registry.own_addresses()
 
     async def _topics(self, call: Call[Any]) -> Command:
         names = tuple([info.topic for info in await self._service.topics.all()])
