@@ -15,7 +15,6 @@ from rmqlite.features.cluster.addresses import with_own_address
 from rmqlite.features.cluster.link import Connecting
 from rmqlite.features.cluster.registration import Registering
 from rmqlite.features.every import features
-from rmqlite.features.ha.port import HaPort
 from rmqlite.features.standby.copied_store import CopiedStore
 from rmqlite.features.standby.feature import FEATURE as STANDBY
 from rmqlite.features.standby.role import SLAVE, in_role
@@ -77,8 +76,6 @@ def assembled(config: BrokerConfig, clock: SystemClock) -> Assembly:
     if config.web_port:
         ports.append(web_server(config, keys))
     is_standby, made = config.broker_role == SLAVE, features()
-    if config.ha_listen_port and not is_standby:
-        ports.append(HaPort(config))
     if is_standby:
         # The others know the store, and do nothing by themselves.
         made = tuple(each if each is STANDBY else replace(each, loops=_no_loops) for each in made)

@@ -12,20 +12,18 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-import socket
-from collections.abc import Mapping
 from typing import Final
 
 from rmqlite.features.ha.frames import BEAT_S, HEADER, REPORT, SILENCE_S, frame_size
+from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.addresses import parse_allowed
-from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.process.protocol_server import Running, bound_socket, taking
+from rmqlite.kernel.process.protocol_server import bound_socket, taking
 from rmqlite.kernel.requests.broker import ReplicationStatus
 from rmqlite.kernel.store.message_store import MessageStore
-from rmqlite.kernel.words.clock import Clock, elapsed_s
+from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.message import host_text
-from rmqlite.protocols.shared.tls import Listening, listen
+from rmqlite.protocols.shared.tls import listen
 
 SLAVES_MAX: Final = 4
 """Connections; a further one takes the place of the oldest that has reported nothing yet."""
@@ -53,53 +51,30 @@ class Slave:
 
 
 class HaPort:
-    """The port; a ProtocolServer."""
+    """The port, of a broker that is a master."""
 
-    def __init__(self, config: BrokerConfig) -> None:
-        self._config = config
+    def __init__(self, broker: Broker) -> None:
+        """Take the port; nobody is served yet.  Raises InvalidValue."""
+        self._config = config = broker.parts.config
+        self._store: MessageStore = broker.store
+        self._clock: Clock = broker.parts.clock
         self._allowed = parse_allowed(config.brokers_allowed)
-        self._socket: socket.socket | None = None
-        self._server: Listening | None = None
         self._slaves: list[Slave] = []
         self._gone: dict[str, ReplicationStatus] = {}
         """By host, what was known when its connection ended."""
-        self._store: MessageStore
-        self._clock: Clock
+        with taking("haListenPort", config.ha_listen_port, config.bind_address):
+            self._socket = bound_socket(config.bind_address, config.ha_listen_port)
 
-    # ---- as a ProtocolServer
-
-    async def bind(self) -> None:
-        port, address = self._config.ha_listen_port, self._config.bind_address
-        with taking("haListenPort", port, address):
-            self._socket = bound_socket(address, port)
-
-    @property
-    def ports(self) -> Mapping[str, int]:
-        return {}
-
-    async def open(self, running: Running) -> None:
-        assert self._socket is not None
-        self._store, service = running.broker.store, running.service
-        self._clock, others = service.clock, service.replication
-        service.replication = lambda: (*others(), *self.status())
-        self._server = await listen(self._socket, self._connecting, None)
-
-    @property
-    def is_listening(self) -> bool:
-        return self._server is not None and self._server.is_open
-
-    async def drain(self) -> None:
-        """Slaves get what is synced meanwhile, until close()."""
-        if self._server is not None:
-            self._server.close()
-
-    async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        if self._socket is not None:
+    async def serve_slaves(self) -> None:
+        """Until it is cancelled."""
+        server = await listen(self._socket, self._connecting, None)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            server.close()
             self._socket.close()
-        for slave in self._slaves:
-            slave.task.cancel()
+            for slave in self._slaves:
+                slave.task.cancel()
 
     def status(self) -> tuple[ReplicationStatus, ...]:
         """Each slave that follows, and each that has gone, or was refused."""
@@ -107,7 +82,7 @@ class HaPort:
         return (*map(self._status, followers), *self._gone.values())
 
     @property
-    def end(self) -> int:
+    def _end(self) -> int:
         """The log up to there may be sent: nothing of it is ever cut off or written again."""
         return min(self._store.final_end, self._store.durable_end)
 
@@ -115,9 +90,9 @@ class HaPort:
 
     def _connecting(self) -> asyncio.StreamReaderProtocol:
         reader = asyncio.StreamReader(limit=REPORT.size * 64)
-        return asyncio.StreamReaderProtocol(reader, self.serve)
+        return asyncio.StreamReaderProtocol(reader, self._serve)
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection until its end."""
         task = asyncio.current_task()
         assert task is not None
@@ -156,7 +131,7 @@ class HaPort:
         slave.sent = self._begin(slave.acked)
         self._gone.pop(slave.host, None)
         log.info(
-            "a slave of RocketMQ follows peer=%s from=%d end=%d", slave.peer, slave.sent, self.end
+            "a slave of RocketMQ follows peer=%s from=%d end=%d", slave.peer, slave.sent, self._end
         )
         reports = asyncio.create_task(self._take_reports(slave, reader))
         try:
@@ -173,8 +148,8 @@ class HaPort:
             # RocketMQ begins with its last file: such a copy lacks what waits in older ones.
             return store.min_offset
         self._check_place(end)
-        if end > self.end:
-            sentence = f"it has the log up to {end}, and this broker up to {self.end}"
+        if end > self._end:
+            sentence = f"it has the log up to {end}, and this broker up to {self._end}"
             raise SlaveRefused(f"{sentence}; it cannot cut its own: remove its store, and start it")
         return end
 
@@ -189,7 +164,9 @@ class HaPort:
         while True:
             end = await _report(reader)
             if not slave.acked <= end <= slave.sent:
-                sentence = f"it reports {end}: it had {slave.acked}, and was sent up to {slave.sent}"
+                sentence = (
+                    f"it reports {end}: it had {slave.acked}, and was sent up to {slave.sent}"
+                )
                 raise SlaveRefused(sentence)
             slave.acked = end
 
@@ -197,18 +174,19 @@ class HaPort:
         self, slave: Slave, writer: asyncio.StreamWriter, reports: asyncio.Task[None]
     ) -> None:
         """Until the reports end."""
-        store, sent_s = self._store, elapsed_s()
+        store, loop = self._store, asyncio.get_running_loop()
+        sent_s = loop.time()
         while not reports.done():
-            size = frame_size(slave.sent, self.end, store.log_file_bytes)
+            size = frame_size(slave.sent, self._end, store.log_file_bytes)
             self._note(slave)
-            if size <= 0 and elapsed_s() - sent_s < BEAT_S:
+            if size <= 0 and loop.time() - sent_s < BEAT_S:
                 await asyncio.wait((reports,), timeout=LOOK_S)
                 continue
             self._check_place(slave.sent)
             data = store.read(slave.sent, size) if size > 0 else b""
             writer.write(HEADER.pack(slave.sent, len(data)) + data)
             slave.sent += len(data)
-            sent_s = elapsed_s()
+            sent_s = loop.time()
             async with asyncio.timeout(SILENCE_S):
                 await writer.drain()
             # Others get their turns while it catches up.
@@ -217,7 +195,7 @@ class HaPort:
     # ---- what is known of them
 
     def _note(self, slave: Slave) -> None:
-        if slave.acked >= self.end:
+        if slave.acked >= self._end:
             slave.behind_since_ms = 0
         elif not slave.behind_since_ms:
             slave.behind_since_ms = self._clock.now_ms()
@@ -228,7 +206,7 @@ class HaPort:
             peer=f"{slave.peer} (RocketMQ)",
             is_connected=True,
             end=slave.acked,
-            behind_bytes=max(0, self.end - max(slave.acked, self._store.min_offset)),
+            behind_bytes=max(0, self._end - max(slave.acked, self._store.min_offset)),
             behind_since_ms=slave.behind_since_ms,
         )
 
