@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from rmqlite.features.ha.frames import HEADER, REPORT
 from rmqlite.features.ha.port import HaPort
+from rmqlite.kernel.records.queue_entry import ENTRY
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.store.disk.segments import Segments
+from rmqlite.kernel.store.log.log_walk import LogWalk
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from tests.support.broker_processes import free_port
 from tests.support.brokers import BrokerUnderTest, small_config
 from tests.support.loops import run_with
 
 HOST = "127.0.0.1"
+QUEUE_FILE_BYTES = 6_000
 
 
 class FakeSlave:
@@ -106,3 +114,46 @@ def with_slaves(
             await asyncio.gather(serving, return_exceptions=True)
 
     run_with(under_test.clock, main())
+
+
+def copied_log(port: int, end: int) -> bytes:
+    """The log up to there, as a new slave gets it from the port of a broker process."""
+    log = bytearray()
+    with socket.create_connection((HOST, port)) as connection, connection.makefile("rb") as file:
+        connection.sendall(REPORT.pack(0))
+        while len(log) < end:
+            at, size = HEADER.unpack(file.read(HEADER.size))
+            assert at == len(log)
+            log += file.read(size)
+            connection.sendall(REPORT.pack(len(log)))
+    return bytes(log)
+
+
+def slaves_store(root: Path, log: bytes, file_bytes: int, tables: Mapping[str, str]) -> None:
+    """Make the store of a slave: the log, RocketMQ's lock, its queues, and tables under config/.
+
+    Its queues are those of a slave whose messageDelayLevel is another one: wrong due times.
+    """
+    for begin in range(0, len(log), file_bytes):
+        path = root / "commitlog" / f"{begin:020d}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(log[begin : begin + file_bytes].ljust(file_bytes, b"\0"))
+    (root / "lock").write_bytes(b"lock")
+    (root / "config").mkdir()
+    for name, text in tables.items():
+        (root / "config" / name).write_text(text)
+    walked = LogWalk(Segments(SystemFiles(), root / "commitlog", file_bytes), 0, len(log))
+    queues: dict[tuple[str, int], bytearray] = {}
+    for window in walked:
+        for head in window.heads:
+            is_level = head.topic == SCHEDULE_TOPIC
+            tags = head.store_timestamp_ms + 1_000 if is_level else 0
+            entry = ENTRY.pack(head.physical_offset, head.size, tags)
+            queues.setdefault((head.topic, head.queue_id), bytearray()).extend(entry)
+    for (topic, queue_id), entries in queues.items():
+        folder = root / "consumequeue" / topic / str(queue_id)
+        folder.mkdir(parents=True)
+        for begin in range(0, len(entries), QUEUE_FILE_BYTES):
+            part = bytes(entries[begin : begin + QUEUE_FILE_BYTES])
+            data = part.ljust(QUEUE_FILE_BYTES, b"\0")
+            (folder / f"{begin:020d}").write_bytes(data)

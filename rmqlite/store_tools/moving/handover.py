@@ -54,6 +54,7 @@ TARGETS: Final = (TO_4_9, "5.3", "5.4", "5.5")
 DAY_MS: Final = 86_400_000
 _FAR_MS: Final = 2 * DAY_MS
 """RocketMQ appends a timer of more than two days anew before it is due."""
+_SOON_MS: Final = 1_000
 _APPENDED: Final = 100
 _READ: Final = 8_192
 _TIMER: Final = Struct(">qqqii")
@@ -112,7 +113,7 @@ def hand_over(
             if not dry_run:
                 _append_to_level(store, level, timers)
         if not dry_run:
-            _settle_levels(store)
+            _settle_levels(store, clock)
         store.close({OFFSETS: partial(clamped_offsets, store)} if is_copy else {})
     finally:
         store.release()
@@ -225,6 +226,11 @@ def _due(timer: bytes) -> int:
     return int(_TIMER.unpack(timer)[0])
 
 
+def _at_least(timer: bytes, due_ms: int) -> bytes:
+    known_ms, *place = _TIMER.unpack(timer)
+    return _TIMER.pack(max(known_ms, due_ms), *place)
+
+
 def _last_unit(queue: ConsumeQueue | None, check: Check) -> Iterator[Unit]:
     """A unit of the queue's last entry, in a slot that is over: RocketMQ goes on behind it."""
     entry = queue.entry(check.next_entry - 1) if queue else None
@@ -252,12 +258,15 @@ def _levels_text(store: MessageStore, level: int, longest_ms: int) -> str:
     return " ".join([table.text, *[f"{days}d"] * (level - table.max_level)])
 
 
-def _settle_levels(store: MessageStore) -> None:
+def _settle_levels(store: MessageStore, clock: Clock) -> None:
     """Append once more what waits in a level in front of what does not."""
     for level in sorted(level for level in store.progress.pending if level != TIMERS):
         if store.progress.of(level).count_above:
-            waiting = _waiting(store, level, lambda _record, _due_ms: True)
-            _append_to_level(store, level, sorted(waiting), level)
+            waiting = sorted(_waiting(store, level, lambda _record, _due_ms: True))
+            for part in _parts(waiting):
+                # A record says only of later instants that it is due then.
+                soon_ms = clock.now_ms() + _SOON_MS
+                _append_to_level(store, level, [_at_least(each, soon_ms) for each in part], level)
 
 
 def _append_to_level(
