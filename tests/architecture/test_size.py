@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_570, 112),
+    "kernel": Size(22_572, 112),
     "features": Size(515, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_012, 7),
@@ -47,7 +47,7 @@ SIZES: Final = {
     "protocols": Size(15_233, 73),
     "rmqlite": Size(172, 4),
     "spark": Size(7_786, 41),
-    "store_tools": Size(7_041, 31),
+    "store_tools": Size(7_176, 32),
     "testing": Size(550, 4),
     "views": Size(1_995, 9),
     "web": Size(2_438, 11),

@@ -210,7 +210,12 @@ def test_what_waits_in_a_level_is_behind_what_does_not(timers: Timers, to: str) 
     The due times stay, also if the queues are made anew; an overdue message is due in a second.
     """
     under_test = timers.under_test
-    for name, after_ms in {"overdue": 7_000, "older": 1_000, "cancelled": 500, "newer": 500}.items():
+    for name, after_ms in {
+        "overdue": 7_000,
+        "older": 1_000,
+        "cancelled": 500,
+        "newer": 500,
+    }.items():
         (written,) = under_test.append(scheduled(name, 2))
         if name == "cancelled":
             own = {DELAY: "2", REAL_TOPIC: "orders", REAL_QID: "0"}

@@ -77,10 +77,9 @@ def when_due_ms(
 def _is_handed_over(wait_queue: int, stored_ms: int, properties: bytes) -> bool:
     """Is it the record of a handed over message, and not of a failure of it later?"""
     own = PropertyString(properties)
-    left = own.get(RESCHEDULED_FROM)
-    if left == b"%d" % wait_queue:
+    if own.get(RESCHEDULED_FROM) == b"%d" % wait_queue:
         return timer_due_ms(properties) > stored_ms
-    return left == b"%d" % TIMERS and own.get(RETRY_TOPIC) is None
+    return own.get(RESCHEDULED_FROM) == b"%d" % TIMERS and own.get(RETRY_TOPIC) is None
 
 
 def timer_due_ms(properties: bytes) -> int:
