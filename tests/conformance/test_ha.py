@@ -5,8 +5,10 @@ With --rocketmq; Maven fetches the brokers.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,13 @@ import pytest
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.kernel.requests.broker import BrokerStatus
 from rmqlite.kernel.words.clock import pause_s, wall_ms
+from rmqlite.kernel.words.errors import Refused, Unavailable
 from rmqlite.store_tools.moving.handover import hand_over
 from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import free_port
 from tests.support.eventually import eventually
 from tests.support.rocketmq import LOG_FILE_BYTES, POM, QUEUE_FILE_BYTES, delivered, rocketmq
-from tests.support.standbys import SMALL
+from tests.support.standbys import SMALL, bodies_of
 from tests.support.toolchains import classpath
 
 pytestmark = pytest.mark.xdist_group("ha")
@@ -128,3 +131,73 @@ def test_a_slave_of_rocketmq_follows_and_takes_over(
     assert {name: ended[name] for name in due} == {name: int(name not in cancelled) for name in due}
     early = [name for name, at_ms in delivered(root) if name in due and at_ms < due[name]]
     assert not early
+
+
+@pytest.mark.parametrize("version", SLAVES)
+def test_a_standby_follows_a_master_of_rocketmq(tmp_path: Path, version: str) -> None:
+    """And takes its place when it is killed: what waited comes once, what was recalled never."""
+    root, folder, ha = tmp_path / "store", tmp_path / "theirs", free_port()
+    folder.mkdir()
+    due: dict[str, int] = {}
+    keys = {"haListenPort": ha, "messageDelayLevel": "1s 5s 45s 2h"}
+    with ExitStack() as stack:
+        theirs = stack.enter_context(rocketmq(folder, root, version, **keys))
+        (port,) = re.findall("listenPort=([0-9]+)", (folder / "broker.conf").read_text())[:1]
+        settings = {**SMALL, "messageDelayLevel": str(keys["messageDelayLevel"])}
+        settings |= {"brokerRole": "SLAVE", "haMasterAddress": f"127.0.0.1:{ha}"}
+        settings |= {"masterAddress": f"127.0.0.1:{port}"}
+        for number in range(30):
+            theirs.send(f"filler {number}".ljust(60_000, "x"))
+        for number in range(5):
+            theirs.send(f"soon {number}", DELAY=1)
+            theirs.send(f"later {number}", DELAY=3)
+            due[f"later {number}"] = wall_ms() + 44_000
+            if version.startswith("5"):
+                for name, after_ms in {"timer": 40_000, "recalled": 40_000, "fast": 2_000}.items():
+                    due[f"{name} {number}"] = wall_ms() + after_ms
+                    at_ms = due[f"{name} {number}"]
+                    handle = theirs.send(f"{name} {number}", TIMER_DELIVER_MS=at_ms)
+                    if name == "recalled":
+                        theirs.recall(handle["recallHandle"])
+        ours = stack.enter_context(BrokerProcess(tmp_path / "ours", settings))
+        eventually(lambda: not lacks(ours), "the standby has all")
+        eventually(
+            lambda: (
+                not {"soon 4", *(["fast 4"] if version[0] == "5" else [])}
+                - {name for name, _ in delivered(root)}
+            ),
+            "RocketMQ has delivered the first ones",
+        )
+        pause_s(6)
+        theirs.kill()
+        with AdminClient(ours.endpoint) as admin:
+            eventually(lambda: promoted(admin), "the standby is the master")
+            eventually(lambda: is_served(ours), "it serves")
+        while wall_ms() < max(due.values()) + 5_000:
+            pause_s(0.5)
+        found = Counter(body.decode().rstrip("x") for body in bodies_of(ours, TOPIC))
+    wanted = {f"{name} {number}" for name in ("soon", "later") for number in range(5)}
+    if version.startswith("5"):
+        wanted |= {f"{name} {number}" for name in ("timer", "fast") for number in range(5)}
+    wanted |= {f"filler {number}" for number in range(30)}
+    assert found == Counter(wanted)
+    assert not list(check(ours.store))
+
+
+def lacks(standby: BrokerProcess) -> bool:
+    (found,) = status(standby).replication
+    return not found.is_connected or found.behind_bytes > 0 or not found.end
+
+
+def promoted(admin: AdminClient) -> bool:
+    """False while it still hears the master."""
+    with suppress(Refused):
+        admin.promote()
+        return True
+    return False
+
+
+def is_served(broker: BrokerProcess) -> bool:
+    with suppress(Unavailable), AdminClient(broker.endpoint) as admin:
+        return any(each.topic == TOPIC for each in admin.list_topics())
+    return False

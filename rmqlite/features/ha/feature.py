@@ -6,13 +6,19 @@ from collections.abc import Iterable
 from typing import Final
 
 from rmqlite.features.ha.port import HaPort
+from rmqlite.features.ha.rocketmq_master import RocketMQMaster
+from rmqlite.features.standby.following import Following
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Feature, Loops, Service
 
 
 def _make(broker: Broker) -> Iterable[object]:
-    if broker.parts.config.ha_listen_port and not broker.store.is_copy:
+    config, following = broker.parts.config, broker.get(Following)
+    if following is not None:
+        if config.ha_master_address:
+            yield RocketMQMaster(broker, following)
+    elif config.ha_listen_port:
         yield HaPort(broker)
 
 

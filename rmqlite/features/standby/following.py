@@ -22,6 +22,7 @@ from rmqlite.kernel.process.loops import Outage
 from rmqlite.kernel.records.wait_queues import TIMERS, queue_of
 from rmqlite.kernel.requests.broker import ReplicationStatus
 from rmqlite.kernel.retention import Retention
+from rmqlite.kernel.service.access import Access
 from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.store.tables.tables import Tree
@@ -87,6 +88,8 @@ class Following:
         self._masters_end = 0
         self._trouble = "the master has not answered yet"
         self._is_promoted = False
+        self.follow_once = self._follow_master
+        """Follow until an error ends it."""
         self._synced = asyncio.Event()
         self._timers_seen = self._timers_end()
         self._outage = Outage(
@@ -123,9 +126,7 @@ class Following:
         """Follow, again and again.  Raises FlushFailed."""
         while not self._is_promoted:
             try:
-                async with followed(self._config, self._parts.access) as (read, write):
-                    await self._follow(read, write)
-                raise Unavailable("the master has closed the call")
+                await self.follow_once()
             except FlushFailed:
                 raise
             except RmqliteError as error:
@@ -157,6 +158,11 @@ class Following:
 
     # ---- a call to the master
 
+    async def _follow_master(self) -> None:
+        async with followed(self._config, self._parts.access) as (read, write):
+            await self._follow(read, write)
+        raise Unavailable("the master has closed the call")
+
     async def _follow(self, read: Read, write: Write) -> None:
         store, config = self._store, self._config
         role = role_of(config)
@@ -179,7 +185,7 @@ class Following:
                 async with asyncio.timeout(AWAY_S * 2):
                     frame = await self._read(read)
                 if frame.data:
-                    self._enter(frame)
+                    self.enter(frame)
                 if frame.hands_over:
                     await self._take_over(frame, write)
         finally:
@@ -212,6 +218,11 @@ class Following:
         if data is None:
             raise Unavailable("the master has ended the call")
         frame = read_master(data)
+        self.hear(frame)
+        return frame
+
+    def hear(self, frame: MasterFrame) -> None:
+        """The master has said so.  Raises InvalidValue."""
         self._heard_s = elapsed_s()
         self._outage.succeeded()
         self._trouble = ""
@@ -225,9 +236,9 @@ class Following:
             self._behind_since_ms = 0
         elif not self._behind_since_ms:
             self._behind_since_ms = self._clock.now_ms()
-        return frame
 
-    def _enter(self, frame: MasterFrame) -> None:
+    def enter(self, frame: MasterFrame) -> None:
+        """Take bytes of the log.  Raises StoreUnavailable, FlushFailed."""
         self._store.receive(frame.offset, frame.data)
         self._parts.commit.wanted()
         self._parts.commit.then(self._store.end, lambda _error: self._synced.set())
@@ -272,6 +283,10 @@ class Following:
         self._is_promoted = True
 
     # ---- parts
+
+    @property
+    def access(self) -> Access:
+        return self._parts.access
 
     @property
     def _hears_master(self) -> bool:

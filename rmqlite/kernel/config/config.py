@@ -145,6 +145,9 @@ class BrokerConfig(BaseModel):
     master_account: Annotated[
         str, matching("[a-zA-Z0-9_.-]{0,128}", "an access key of aclFile")
     ] = _key("masterAccount", "")
+    ha_master_address: Annotated[str, matching(r"|[^\s/;,@]+:[0-9]{1,5}", "HOST:PORT")] = _key(
+        "haMasterAddress", ""
+    )
 
     # The store on disk.
     store_path: Place = _key("storePathRootDir", "~/store")
