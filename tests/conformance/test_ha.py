@@ -19,6 +19,7 @@ from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.kernel.requests.broker import BrokerStatus
 from rmqlite.kernel.words.clock import pause_s, wall_ms
 from rmqlite.kernel.words.errors import Refused, Unavailable
+from rmqlite.store_tools.check import check
 from rmqlite.store_tools.moving.handover import hand_over
 from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import free_port

@@ -28,6 +28,7 @@ from rmqlite.kernel.config.table_shapes import (
     validated,
 )
 from rmqlite.kernel.store.tables import tables
+from rmqlite.kernel.store.tables.logged_tables import Row
 from rmqlite.kernel.store.tables.tables import NoTable, Tree
 from rmqlite.kernel.tables.groups import TABLE as GROUPS_TABLE
 from rmqlite.kernel.tables.topics import TABLE as TOPICS_TABLE
@@ -51,6 +52,7 @@ OVERLAP_BYTES: Final = 32 << 10
 """Bytes that are asked for again, and compared: the same end does not make the same log."""
 FRAME_BYTES_MAX: Final = 4 << 20
 """The buffer of RocketMQ's slave."""
+_ANEW: Final = "remove the store of this broker, and start it"
 _SHAPES: Final[Mapping[str, Any]] = {TOPICS_TABLE: TopicsTable, GROUPS_TABLE: GroupsTable}
 T = TypeVar("T")
 
@@ -138,11 +140,8 @@ class RocketMQMaster:
                 store.begin_at(ends.begin)
             return ends.begin
         if not ends.begin <= store.end <= ends.end:
-            sentence = (
-                f"this copy ends at {store.end}, and the master has {ends.begin} to {ends.end}"
-            )
-            rule = "remove the store of this broker, and start it"
-            raise Refused(f"{sentence}: {rule}", rule=rule)
+            has = f"the master has {ends.begin} to {ends.end}"
+            raise Refused(f"this copy ends at {store.end}, and {has}: {_ANEW}", rule=_ANEW)
         # Of one file: behind the records of the one before are our own marks.
         file_begin = store.end - store.end % store.log_file_bytes
         return max(ends.begin, store.min_offset, file_begin, store.end - OVERLAP_BYTES)
@@ -161,7 +160,7 @@ class RocketMQMaster:
 
     async def _copy_log(self, reader: asyncio.StreamReader, begin: int) -> None:
         """Raises IncompleteReadError, OSError; what Following.enter() does."""
-        # A report of 0 would ask for the last file only.  No record begins with another byte than 0.
+        # A report of 0 would ask for the last file only; the first byte of a record is 0.
         at, store = begin or 1, self._store
         if not begin and not store.wanted:
             self._take(0, b"\0")
@@ -182,8 +181,7 @@ class RocketMQMaster:
         store = self._store
         known = max(0, min(store.end - at, len(data)))
         if store.read(at, known) != data[:known]:
-            rule = "remove the store of this broker, and start it"
-            raise Refused(f"the master has another log before {store.end}: {rule}", rule=rule)
+            raise Refused(f"the master has another log before {store.end}: {_ANEW}", rule=_ANEW)
         if known < len(data):
             self._following.enter(MasterFrame(at + known, data[known:]))
 
@@ -243,7 +241,9 @@ class RocketMQMaster:
             table = self._store.tables.load(name, _SHAPES[name])
             before = table.model_dump(by_alias=True)[section] if table else {}
         self._known[name] = after
-        rows = [((section, key), value) for key, value in after.items() if before.get(key) != value]
+        rows: list[Row] = [
+            ((section, key), value) for key, value in after.items() if before.get(key) != value
+        ]
         rows += [((section, key), None) for key in before.keys() - after.keys()]
         if rows:
             rows.append((("dataVersion",), tree.get("dataVersion", {})))
