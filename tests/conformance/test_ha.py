@@ -148,7 +148,7 @@ def test_a_standby_follows_a_master_of_rocketmq(tmp_path: Path, version: str) ->
         settings |= {"brokerRole": "SLAVE", "haMasterAddress": f"127.0.0.1:{ha}"}
         settings |= {"masterAddress": f"127.0.0.1:{port}"}
         for number in range(30):
-            theirs.send(f"filler {number}".ljust(60_000, "x"))
+            theirs.send(f"filler {number}".ljust(20_000, "x"))
         for number in range(5):
             theirs.send(f"soon {number}", DELAY=1)
             theirs.send(f"later {number}", DELAY=3)
