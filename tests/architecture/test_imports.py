@@ -81,7 +81,7 @@ FOLDERS = {
     "dead_letters": 5,
     "figures": 2,
     "finding": 6,
-    "ha": 0,
+    "ha": 1,
     "leases": 6,
     "name_server": 1,
     "operating": 5,

@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_572, 112),
+    "kernel": Size(22_577, 112),
     "features": Size(515, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_012, 7),
@@ -33,14 +33,14 @@ SIZES: Final = {
     "features.dead_letters": Size(1_982, 12),
     "features.figures": Size(286, 5),
     "features.finding": Size(711, 7),
-    "features.ha": Size(298, 4),
+    "features.ha": Size(734, 7),
     "features.leases": Size(2_409, 12),
     "features.name_server": Size(184, 5),
     "features.operating": Size(961, 9),
     "features.raw_log": Size(380, 5),
     "features.redrive": Size(2_344, 11),
     "features.sql": Size(826, 6),
-    "features.standby": Size(1_293, 11),
+    "features.standby": Size(1_308, 11),
     "features.transactions": Size(759, 7),
     "cli": Size(11_935, 58),
     "client": Size(5_829, 26),
