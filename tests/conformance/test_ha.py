@@ -140,7 +140,8 @@ def test_a_standby_follows_a_master_of_rocketmq(tmp_path: Path, version: str) ->
     root, folder = tmp_path / "store", tmp_path / "theirs"
     folder.mkdir()
     due: dict[str, int] = {}
-    keys = {"messageDelayLevel": "1s 5s 45s 2h"}
+    # However busy the machine is.
+    keys = {"messageDelayLevel": "1s 5s 45s 2h", "waitTimeMillsInSendQueue": "60000"}
     with ExitStack() as stack:
         theirs = stack.enter_context(rocketmq(folder, root, version, **keys))
         conf = (folder / "broker.conf").read_text()
