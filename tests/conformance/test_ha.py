@@ -153,23 +153,23 @@ def test_a_standby_follows_a_master_of_rocketmq(tmp_path: Path, version: str) ->
         settings |= {"brokerRole": "SLAVE", "haMasterAddress": f"127.0.0.1:{ha}"}
         settings |= {"masterAddress": f"127.0.0.1:{port}"}
         for number in range(30):
-            theirs.send(f"filler {number}".ljust(20_000, "x"))
+            theirs.send(f"filler-{number}".ljust(20_000, "x"))
         for number in range(5):
-            theirs.send(f"soon {number}", DELAY=1)
-            theirs.send(f"later {number}", DELAY=3)
-            due[f"later {number}"] = wall_ms() + 44_000
+            theirs.send(f"soon-{number}", DELAY=1)
+            theirs.send(f"later-{number}", DELAY=3)
+            due[f"later-{number}"] = wall_ms() + 44_000
             if version.startswith("5"):
                 for name, after_ms in {"timer": 40_000, "recalled": 40_000, "fast": 2_000}.items():
-                    due[f"{name} {number}"] = wall_ms() + after_ms
-                    at_ms = due[f"{name} {number}"]
-                    handle = theirs.send(f"{name} {number}", TIMER_DELIVER_MS=at_ms)
+                    due[f"{name}-{number}"] = wall_ms() + after_ms
+                    at_ms = due[f"{name}-{number}"]
+                    handle = theirs.send(f"{name}-{number}", TIMER_DELIVER_MS=at_ms)
                     if name == "recalled":
                         theirs.recall(handle["recallHandle"])
         ours = stack.enter_context(BrokerProcess(tmp_path / "ours", settings))
         eventually(lambda: not lacks(ours), "the standby has all")
         eventually(
             lambda: (
-                not {"soon 4", *(["fast 4"] if version[0] == "5" else [])}
+                not {"soon-4", *(["fast-4"] if version[0] == "5" else [])}
                 - {name for name, _ in delivered(root)}
             ),
             "RocketMQ has delivered the first ones",
@@ -182,10 +182,10 @@ def test_a_standby_follows_a_master_of_rocketmq(tmp_path: Path, version: str) ->
         while wall_ms() < max(due.values()) + 5_000:
             pause_s(0.5)
         found = Counter(body.decode().rstrip("x") for body in bodies_of(ours, TOPIC))
-    wanted = {f"{name} {number}" for name in ("soon", "later") for number in range(5)}
+    wanted = {f"{name}-{number}" for name in ("soon", "later") for number in range(5)}
     if version.startswith("5"):
-        wanted |= {f"{name} {number}" for name in ("timer", "fast") for number in range(5)}
-    wanted |= {f"filler {number}" for number in range(30)}
+        wanted |= {f"{name}-{number}" for name in ("timer", "fast") for number in range(5)}
+    wanted |= {f"filler-{number}" for number in range(30)}
     assert found == Counter(wanted)
     assert not list(check(ours.store))
 
