@@ -18,7 +18,7 @@ from rmqlite.features.cluster.addresses import host_and_port, with_own_address
 from rmqlite.features.cluster.link import Connecting
 from rmqlite.features.cluster.registration import Peer, Registering
 from rmqlite.features.every import features
-from rmqlite.features.standby.copied_store import CopiedStore
+from rmqlite.features.ha.rocketmq_copy import copied_store
 from rmqlite.features.standby.feature import FEATURE as STANDBY
 from rmqlite.features.standby.role import SLAVE, in_role, role_of
 from rmqlite.features.standby.tails import cut_tail
@@ -102,5 +102,5 @@ def assembled(config: BrokerConfig, clock: SystemClock) -> Assembly:
         neighbours=Registering(Connecting(config, access), _peer_of(config)),
         open_ports=open_ports(config),
         clock=clock,
-        store=CopiedStore if is_standby else MessageStore,
+        store=copied_store(config) if is_standby else MessageStore,
     )

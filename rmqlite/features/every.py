@@ -29,9 +29,10 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "operating": ("figures", "leases"),
     "dead_letters": ("finding", "changes"),
     "redrive": ("finding", "dead_letters"),
-    # The last one: on a standby it takes the place of what others have made.
+    # On a standby it takes the place of what others have made.
     "standby": (),
     "authority": ("standby", "archive"),
+    "ha": ("standby",),
 }
 """By name, the features whose parts it takes; each stands behind those that it needs."""
 

@@ -82,6 +82,7 @@ FOLDERS = {
     "dead_letters": 5,
     "figures": 2,
     "finding": 6,
+    "ha": 1,
     "leases": 6,
     "name_server": 1,
     "operating": 5,
@@ -89,7 +90,7 @@ FOLDERS = {
     "simple_consumer": 2,
     "redrive": 4,
     "sql": 0,
-    # authority needs it.
+    # authority needs it, and a RocketMQ master is followed, too.
     "standby": 4,
     "transactions": 3,
 }

@@ -93,7 +93,7 @@ def test_a_table_that_takes_something_away_is_not_taken_from_one_unconfirmed_wor
         ({"flushDiskType": "ASYNC_FLUSH"}, PermissionMissing, "flushDiskType"),
         ({"nonsense": "1"}, ConfigInvalid, "nonsense"),
         ({"mesageDelayLevel": "1s"}, ConfigInvalid, "did you mean messageDelayLevel"),
-        ({"haListenPort": "1"}, ConfigInvalid, "no meaning here"),
+        ({"haHousekeepingInterval": "1"}, ConfigInvalid, "no meaning here"),
         ({"messageDelayLevel": "soon"}, InvalidValue, "soon"),
         (
             {"messageDelayLevel": DEFAULT_LEVELS + " 3h", "maxTopics": "1"},

@@ -11,8 +11,15 @@ from rmqlite.kernel.records.record import Written
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.errors import InvalidValue, StoreUnavailable
-from rmqlite.kernel.words.message import REAL_QID, REAL_TOPIC, TIMER_EXACT, TIMER_OUT_MS, UNIQ_KEY
-from rmqlite.kernel.words.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from rmqlite.kernel.words.message import (
+    DELAY,
+    REAL_QID,
+    REAL_TOPIC,
+    TIMER_EXACT,
+    TIMER_OUT_MS,
+    UNIQ_KEY,
+)
+from rmqlite.kernel.words.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rmqlite.store_tools.moving.handover import DAY_MS, Handover, hand_over
 from rmqlite.store_tools.moving.timer_files import CHECK, SLOT, UNIT
 from tests.support.clock import FakeClock
@@ -194,6 +201,39 @@ def test_a_dry_run_hands_nothing_over(timers: Timers, to: str) -> None:
     assert timers.under_test.view() == before
     assert not (timers.root / "timerwheel").exists()
     assert timers.hand_over(to) == planned
+
+
+@pytest.mark.parametrize("to", ["5.3", "4.9"])
+def test_what_waits_in_a_level_is_behind_what_does_not(timers: Timers, to: str) -> None:
+    """RocketMQ knows a level by one offset: it would deliver what was cancelled behind another.
+
+    The due times stay, also if the queues are made anew; an overdue message is due in a second.
+    """
+    under_test = timers.under_test
+    for name, after_ms in {
+        "overdue": 7_000,
+        "older": 1_000,
+        "cancelled": 500,
+        "newer": 500,
+    }.items():
+        (written,) = under_test.append(scheduled(name, 2))
+        if name == "cancelled":
+            own = {DELAY: "2", REAL_TOPIC: "orders", REAL_QID: "0"}
+            end = written.physical_offset + written.size
+            under_test.append(new_record("", CANCELLED_TOPIC, 0, properties=own, completes=end))
+            under_test.complete(2, written.queue_offset)
+        under_test.clock.forward(after_ms)
+    timers.now_ms = under_test.clock.now_ms()
+    timers.hand_over(to)
+    expected = [("overdue", 1_000), ("older", 3_000), ("newer", 4_500)]
+    for is_lost in (False, True):
+        if is_lost:
+            under_test.crash()
+            for path in (timers.root / "config").glob("storeProgress.json*"):
+                path.unlink()
+            under_test.open()
+        assert timers.waiting(SCHEDULE_TOPIC, 1, 2) == expected
+        assert under_test.store.progress.of(2).count_above == 0
 
 
 @pytest.mark.parametrize("to", ["", "4.8", "5", "6.0"])

@@ -7,6 +7,17 @@ import socket
 
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.message import host_text
+
+
+def broker_address(config: BrokerConfig) -> str:
+    """Where clients reach this broker."""
+    return host_text(config.broker_ip, config.listen_port)
+
+
+def ha_address(config: BrokerConfig) -> str:
+    """Where RocketMQ's slaves reach its log; with haListenPort=0 no log is there."""
+    return host_text(config.broker_ip, config.ha_listen_port or config.listen_port)
 
 
 def host_and_port(address: str) -> tuple[str, int]:

@@ -18,7 +18,13 @@ import logging
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from rmqlite.features.cluster.addresses import check_reachable, host_and_port, other_name_servers
+from rmqlite.features.cluster.addresses import (
+    broker_address,
+    check_reachable,
+    ha_address,
+    host_and_port,
+    other_name_servers,
+)
 from rmqlite.features.cluster.link import Connecting, Link, NameServerRefusal
 from rmqlite.features.cluster.table import EncodedTopics, RegisteredTable
 from rmqlite.kernel.broker import Broker
@@ -178,12 +184,11 @@ class Registering(Neighbours):
         config = self._config
         if server.topics - table.topics:
             await link.ask(codes.UNREGISTER_BROKER, _own(config))
-        address = _address(config)
         fields = RegistrationFields(
             config.broker_name,
-            address,
+            broker_address(config),
             config.cluster_name,
-            address,
+            ha_address(config),
             _id_of(config),
             config.compressed_register,
             table.crc,
@@ -301,12 +306,12 @@ async def _master_beside(config: BrokerConfig, link: Link) -> str:
     brokers = (await read_large(ClusterInfo, answer.body)).broker_addr_table
     known = brokers.get(config.broker_name)
     other = "" if known is None else known.broker_addrs.get(_MASTER, "")
-    return "" if other == _address(config) or _id_of(config) != _MASTER else other
+    return "" if other == broker_address(config) or _id_of(config) != _MASTER else other
 
 
 def _doubled(config: BrokerConfig, link: Link, other: str) -> InvalidValue:
-    address = _address(config)
-    rule = f"a name of its own: at {link.name} {other} has it, this broker is {address}"
+    own = broker_address(config)
+    rule = f"a name of its own: at {link.name} {other} has it, this broker is {own}"
     return InvalidValue("brokerName", config.broker_name, rule)
 
 
@@ -315,9 +320,5 @@ def _id_of(config: BrokerConfig) -> int:
 
 
 def _own(config: BrokerConfig) -> BrokerAtName:
-    address = _address(config)
-    return BrokerAtName(config.broker_name, address, config.cluster_name, _id_of(config))
-
-
-def _address(config: BrokerConfig) -> str:
-    return host_text(config.broker_ip, config.listen_port)
+    address, broker_id = broker_address(config), _id_of(config)
+    return BrokerAtName(config.broker_name, address, config.cluster_name, broker_id)

@@ -11,6 +11,7 @@ make a queue, or search for the one that they complete.  A persist comes behind 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from rmqlite.kernel.compiled import in_c
@@ -160,15 +161,9 @@ class CopiedStore(MessageStore):
         yield from self._walk(begin, end)
 
     def _walk(self, begin: int, end: int) -> Iterator[None]:
-        redo = self._redo = self._redo or Redo(self._dispatch, self._log)
-
-        def take_plain(data: bytes, at: int, base: int) -> int:
-            plain = redo.plain(data, at, base, min(len(data), at + STEP_BYTES))
-            self._dispatch.index.add(plain.keyed)
-            self._note(len(plain.keyed), plain.newest_timestamp_ms)
-            return plain.at
-
-        walk = LogWalk(self._log.segments, begin, end, check_bodies=True, take=take_plain)
+        redo = self._redo = self._redo or self._new_redo()
+        take = partial(self._take_plain, redo)
+        walk = LogWalk(self._log.segments, begin, end, check_bodies=True, take=take)
         for window in walk:
             for head in window.heads:
                 for each in self._dispatch.indexed([Record(head, window.data)]):
@@ -178,6 +173,15 @@ class CopiedStore(MessageStore):
         if walk.is_stuck:
             raise self._log.damage(walk.position, "a record")
         redo.write()
+
+    def _take_plain(self, redo: Redo, data: bytes, at: int, base: int) -> int:
+        plain = redo.plain(data, at, base, min(len(data), at + STEP_BYTES))
+        self._dispatch.index.add(plain.keyed)
+        self._note(len(plain.keyed), plain.newest_timestamp_ms)
+        return plain.at
+
+    def _new_redo(self) -> Redo:
+        return Redo(self._dispatch, self._log)
 
     def _note(self, count: int, newest_ms: int) -> None:
         self._appended += count

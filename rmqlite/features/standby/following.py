@@ -23,6 +23,7 @@ from rmqlite.kernel.process.loops import Outage
 from rmqlite.kernel.records.wait_queues import TIMERS, queue_of
 from rmqlite.kernel.requests.broker import ReplicationStatus
 from rmqlite.kernel.retention import Retention
+from rmqlite.kernel.service.access import Access
 from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.store.tables.tables import Tree
@@ -100,6 +101,8 @@ class Following:
         self._trouble = "the master has not answered yet"
         self.is_promoted = False
         self.authority: Authority = ByHand()
+        self.follow_once = self._follow_master
+        """Follow until an error ends it."""
         self._synced = asyncio.Event()
         self._timers_seen = self._timers_end()
         self._outage = Outage(
@@ -135,9 +138,7 @@ class Following:
         """Follow, again and again.  Raises FlushFailed."""
         while not self.is_promoted:
             try:
-                async with followed(self._config, self._parts.access) as (read, write):
-                    await self._follow(read, write)
-                raise Unavailable("the master has closed the call")
+                await self.follow_once()
             except FlushFailed:
                 raise
             except RmqliteError as error:
@@ -174,6 +175,11 @@ class Following:
 
     # ---- a call to the master
 
+    async def _follow_master(self) -> None:
+        async with followed(self._config, self._parts.access) as (read, write):
+            await self._follow(read, write)
+        raise Unavailable("the master has closed the call")
+
     async def _follow(self, read: Read, write: Write) -> None:
         store, config, loop = self._store, self._config, asyncio.get_running_loop()
         role = role_of(config)
@@ -204,7 +210,7 @@ class Following:
                     frame = await self._read(read)
                     silence.reschedule(loop.time() + AWAY_S * 2)
                     if frame.data:
-                        await self._enter(frame)
+                        await self.enter(frame)
                     else:
                         self._synced.set()
                     if frame.hands_over:
@@ -240,6 +246,11 @@ class Following:
         if data is None:
             raise Unavailable("the master has ended the call")
         frame = read_master(data)
+        self.hear(frame)
+        return frame
+
+    def hear(self, frame: MasterFrame) -> None:
+        """The master has said so.  Raises InvalidValue."""
         self._heard_s = elapsed_s()
         self._outage.succeeded()
         self._trouble = ""
@@ -253,9 +264,9 @@ class Following:
             self._behind_since_ms = 0
         elif not self._behind_since_ms:
             self._behind_since_ms = self._clock.now_ms()
-        return frame
 
-    async def _enter(self, frame: MasterFrame) -> None:
+    async def enter(self, frame: MasterFrame) -> None:
+        """Take bytes of the log.  Raises StoreUnavailable, FlushFailed."""
         self._store.receive(frame.offset, frame.data)
         # The disk works meanwhile.
         self._parts.commit.then(self._store.end, lambda _error: self._synced.set())
@@ -314,6 +325,10 @@ class Following:
             raise
 
     # ---- parts
+
+    @property
+    def access(self) -> Access:
+        return self._parts.access
 
     @property
     def hears_master(self) -> bool:

@@ -107,6 +107,7 @@ class BrokerConfig(BaseModel):
     name_server_port: Port = _key("nameServerPort", 9876)
     brokers_allowed: Annotated[str, BeforeValidator(allowed_brokers)] = _key("brokersAllowed", "")
     grpc_port: Port = _key("grpcPort", 8081)
+    ha_listen_port: Port = _key("haListenPort", 0)
     metrics_port: Port = _key("metricsPort", 0)
     metrics_token_file: PlaceOrNone = _key("metricsTokenFile", "")
     web_port: Port = _key("webPort", 0)
@@ -152,6 +153,9 @@ class BrokerConfig(BaseModel):
     ] = _key("authority", "")
     authority_lease_ms: Annotated[int, whole("milliseconds", 2_000, 60_000)] = _key(
         "authorityLeaseMs", 10_000
+    )
+    ha_master_address: Annotated[str, matching(r"|[^\s/;,@]+:[0-9]{1,5}", "HOST:PORT")] = _key(
+        "haMasterAddress", ""
     )
 
     # The store on disk.

@@ -31,8 +31,6 @@ _ALWAYS: Final = "that is always on here"
 
 WITHOUT_MEANING: Final[Mapping[str, str]] = {
     "brokerIP2": NO_REPLICAS,
-    "haListenPort": NO_REPLICAS,
-    "haMasterAddress": NO_REPLICAS,
     "haSendHeartbeatInterval": NO_REPLICAS,
     "haHousekeepingInterval": NO_REPLICAS,
     "haTransferBatchSize": NO_REPLICAS,

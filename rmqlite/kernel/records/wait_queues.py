@@ -63,21 +63,23 @@ def when_due_ms(
 ) -> int:
     """When a record is due that was stored in this queue at stored_ms; 0 if it does not wait.
 
-    properties: its property string.  In a level it is looked at only for a timer that was handed
-    over to RocketMQ 4.9 there (moving/handover.py).
+    properties: its property string.  In a level it is looked at only for what was handed over to
+    RocketMQ there (moving/handover.py).
     """
     wait_queue = wait_queue_of(topic, queue_id)
     if wait_queue == TIMERS:
         return timer_due_ms(properties) or stored_ms
-    if wait_queue and _EXACT in properties and _is_from_timers(properties):
+    if wait_queue and _EXACT in properties and _is_handed_over(wait_queue, stored_ms, properties):
         return timer_due_ms(properties)
     return stored_ms + levels.delay_ms(wait_queue, stored_ms) if wait_queue else 0
 
 
-def _is_from_timers(properties: bytes) -> bool:
-    """Is it the record of a handed over timer, and not of a failure of its message later?"""
+def _is_handed_over(wait_queue: int, stored_ms: int, properties: bytes) -> bool:
+    """Is it the record of a handed over message, and not of a failure of it later?"""
     own = PropertyString(properties)
-    return own.get(RESCHEDULED_FROM) == str(TIMERS).encode() and own.get(RETRY_TOPIC) is None
+    if own.get(RESCHEDULED_FROM) == b"%d" % wait_queue:
+        return timer_due_ms(properties) > stored_ms
+    return own.get(RESCHEDULED_FROM) == b"%d" % TIMERS and own.get(RETRY_TOPIC) is None
 
 
 def timer_due_ms(properties: bytes) -> int:

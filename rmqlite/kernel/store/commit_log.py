@@ -203,6 +203,9 @@ class CommitLog:
 
     def _write_mark(self, point: Point, synced_end: int | None = None) -> None:
         start = point.position - point.position % self.segment_bytes
+        if point.position - start + BLANK_BYTES > self._mark_position:
+            # Records of RocketMQ's may lie there.
+            return
         mark = encode_mark(Mark(self.synced_end if synced_end is None else synced_end, *point))
         self._segments.write(start + self._mark_position, mark)
 

@@ -210,7 +210,9 @@ class Registry:
         return entry.version
 
     def master_of(self, name: str) -> Registrant | None:
-        """The master that lives under a name; of this name server's own broker None."""
+        """The master that lives under a name."""
+        if name == self._own.name:
+            return self._own
         entry = self._at(name, MASTER)
         return None if entry is None else entry.broker
 

@@ -81,8 +81,9 @@ class RemotingServer:
         service, name = running.service, config.broker_name
         clients = RemotingClients(service)
         address = host_text(config.broker_ip, config.listen_port)
+        ha = host_text(config.broker_ip, config.ha_listen_port) if config.ha_listen_port else ""
         broker_id = STANDBY if config.broker_role == "SLAVE" else MASTER
-        own = Registrant(name, config.cluster_name, broker_id, address)
+        own = Registrant(name, config.cluster_name, broker_id, address, ha)
         registry = self._registry = Registry(own, service.clock.now_ms)
         service.registered = registry.rows
         self._sends = SendRequests(config, service)

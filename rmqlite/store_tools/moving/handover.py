@@ -8,12 +8,18 @@ To RocketMQ 4.9, which has no timers: each pending one is appended once more, in
 delay level behind all others.  Its record completes the timer, as after a change to another
 level, and its queue entry has the timer's due time, which is all that 4.9 looks at.  What is left
 of them there counts as handed over the next time to 4.9, and is a timer again for RocketMQ 5.
+
+Of a delay level RocketMQ knows only how far it is delivered.  So if a later message is completed
+than one that waits, those that wait are appended once more behind it, with their due times.
+
+If a slave of RocketMQ has made the store of our log, all but the log is made anew before.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from struct import Struct
@@ -35,6 +41,12 @@ from rmqlite.kernel.words.clock import Clock, SystemClock
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import LEVELS_MAX
 from rmqlite.kernel.words.message import DELAY, RESCHEDULED_FROM, TIMER_EXACT, TIMER_OUT_MS
+from rmqlite.store_tools.moving.slaves_copy import (
+    OFFSETS,
+    clamped_offsets,
+    is_slaves_copy,
+    keep_the_log,
+)
 from rmqlite.store_tools.moving.timer_files import Check, Unit, write_timer_files
 
 TO_4_9: Final = "4.9"
@@ -42,6 +54,7 @@ TARGETS: Final = (TO_4_9, "5.3", "5.4", "5.5")
 DAY_MS: Final = 86_400_000
 _FAR_MS: Final = 2 * DAY_MS
 """RocketMQ appends a timer of more than two days anew before it is due."""
+_SOON_MS: Final = 1_000
 _APPENDED: Final = 100
 _READ: Final = 8_192
 _TIMER: Final = Struct(">qqqii")
@@ -80,6 +93,11 @@ def hand_over(
     if to not in TARGETS:
         raise InvalidValue("to", to, f"one of {', '.join(TARGETS)}")
     disk, clock = files or SystemFiles(), clock or SystemClock()
+    is_copy = is_slaves_copy(disk, root)
+    if is_copy and dry_run:
+        raise InvalidValue("--dry-run", root, "a store of ours: what a slave has made is made anew")
+    if is_copy:
+        config = keep_the_log(disk, root, config)
     store = MessageStore(config_to_open(disk, root, config), disk, clock)
     try:
         timers, in_levels, now_ms = _pending(store), _in_levels(store), clock.now_ms()
@@ -94,7 +112,9 @@ def hand_over(
             found = found._replace(levels=_levels_text(store, level, found.last_due_ms - now_ms))
             if not dry_run:
                 _append_to_level(store, level, timers)
-        store.close({})
+        if not dry_run:
+            _settle_levels(store, clock)
+        store.close({OFFSETS: partial(clamped_offsets, store)} if is_copy else {})
     finally:
         store.release()
     return found
@@ -206,6 +226,11 @@ def _due(timer: bytes) -> int:
     return int(_TIMER.unpack(timer)[0])
 
 
+def _at_least(timer: bytes, due_ms: int) -> bytes:
+    known_ms, *place = _TIMER.unpack(timer)
+    return _TIMER.pack(max(known_ms, due_ms), *place)
+
+
 def _last_unit(queue: ConsumeQueue | None, check: Check) -> Iterator[Unit]:
     """A unit of the queue's last entry, in a slot that is over: RocketMQ goes on behind it."""
     entry = queue.entry(check.next_entry - 1) if queue else None
@@ -233,9 +258,22 @@ def _levels_text(store: MessageStore, level: int, longest_ms: int) -> str:
     return " ".join([table.text, *[f"{days}d"] * (level - table.max_level)])
 
 
-def _append_to_level(store: MessageStore, level: int, timers: Sequence[bytes]) -> None:
+def _settle_levels(store: MessageStore, clock: Clock) -> None:
+    """Append once more what waits in a level in front of what does not."""
+    for level in sorted(level for level in store.progress.pending if level != TIMERS):
+        if store.progress.of(level).count_above:
+            waiting = sorted(_waiting(store, level, lambda _record, _due_ms: True))
+            for part in _parts(waiting):
+                # A record says only of later instants that it is due then.
+                soon_ms = clock.now_ms() + _SOON_MS
+                _append_to_level(store, level, [_at_least(each, soon_ms) for each in part], level)
+
+
+def _append_to_level(
+    store: MessageStore, level: int, timers: Sequence[bytes], source: int = TIMERS
+) -> None:
     for part in _parts(timers):
-        written = _move(store, part, TIMERS, level)
+        written = _move(store, part, source, level)
         queue = store.queue(*queue_of(level))
         assert queue is not None
         # An append takes due times from the table of levels; recovery finds these in the records.

@@ -12,13 +12,13 @@ from typing import Final, Self
 
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.store.disk.files import Files, SystemFiles
-from rmqlite.kernel.store.disk.regular_file import FOLDER
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.opening.file_sizes import Sizes
 from rmqlite.kernel.words.clock import Clock, SystemClock
 from rmqlite.kernel.words.errors import InvalidValue, StoreDamaged, StoreUnavailable
 from rmqlite.store_tools.check import Finding, Progress, StoreCheck
 from rmqlite.store_tools.moving.handover import config_to_open
+from rmqlite.store_tools.moving.slaves_copy import remove_tree
 
 PART: Final = ".part"
 """The end of the folder's name until the store is whole."""
@@ -66,7 +66,7 @@ class NewStore:
         trace: TracebackType | None,
     ) -> None:
         if self._is_begun:
-            _remove(self.disk, self.part)
+            remove_tree(self.disk, self.part)
         self.disk.close()
 
     def make_part(self, needed_bytes: int) -> None:
@@ -123,11 +123,3 @@ class NewStore:
         self.disk.close()
         self.disk.move(self.part, self.target)
         self._is_begun = False
-
-
-def _remove(files: Files, path: Path) -> None:
-    """Remove a folder with everything in it."""
-    if files.kind(path) == FOLDER:
-        for name in files.names(path):
-            _remove(files, path / name)
-    files.remove(path)

@@ -71,6 +71,8 @@ def _listeners(config: BrokerConfig) -> Iterator[_Listener]:
     if not config.acl_enabled:
         broker = ("listen_port", "name_server_port", "grpc_port")
         yield _Listener("bind_address", broker, "send, read, purge and reconfigure everything")
+    if config.ha_listen_port:
+        yield _Listener("bind_address", ("ha_listen_port",), "read every message as a slave")
     # A client certificate is as good as a token, if there is no way around it.
     shows = config.tls_mode == "enforcing" and config.tls_client_auth == "require"
     if config.metrics_port and config.metrics_token_file is None and not shows:

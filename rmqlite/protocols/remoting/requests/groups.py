@@ -328,7 +328,8 @@ class OffsetRequests:
             if done >= OFFSETS_A_STEP:
                 done = 0
                 await next_slice()
-        body = await large_body(GroupOffsets({}), "offset_table", entries)
+        version = TableVersionBody(self._service.clock.now_ms())
+        body = await large_body(GroupOffsets({}, version), "offset_table", entries)
         return call.done(body=body)
 
     @answers(codes.CLONE_GROUP_OFFSET)

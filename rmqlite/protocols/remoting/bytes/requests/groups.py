@@ -212,11 +212,13 @@ class SubscriptionGroups:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """Answer to 43: by "topic@group", then by queue id."""
+    """Answer to 43: by "topic@group", then by queue id.  data_version: a slave of RocketMQ 5 stores
+    no offset without one."""
 
     offset_table: Annotated[
         dict[str, Annotated[dict[int, I64], Count(QUEUES_MAX)]], Count(ENTRIES_MAX)
     ]
+    data_version: TableVersionBody | None = None
 
 
 @dataclass(frozen=True, slots=True)

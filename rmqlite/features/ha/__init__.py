@@ -1,0 +1,1 @@
+"""RocketMQ's own replication: its slaves copy this broker, and this one follows its masters."""
