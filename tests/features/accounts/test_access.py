@@ -32,7 +32,7 @@ OF_EVERYBODY = frozenset(
 OF_THE_BROKER = frozenset({"messages.send_drafts"})
 """What it calls itself, for senders that it has checked."""
 LEASES = frozenset(
-    f"LeaseCalls.{each}" for each in ("receive", "ack", "change", "forward", "release")
+    f"LeaseCalls.{each}" for each in ("receive", "receive_any", "ack", "change", "fail", "release")
 )
 OF_CONSUMERS = frozenset(
     {"messages.pull", "messages.send_back", "groups.commit", "groups.heartbeat", "groups.check"}
