@@ -45,28 +45,37 @@ def java(version: str = JAVA_4, client: str = "") -> list[str]:
 
     client: its version, if it is not that of mqadmin.
     """
-    return java_program(SOURCES / "java" / "Scenarios.java", version, client)
+    return java_program(SOURCES / "java" / "Scenarios.java", version, client, options=SHORT_LIVED)
 
 
-def java_program(source: Path, version: str = JAVA_4, client: str = "") -> list[str]:
-    """The command of a program that uses the Java client, without its arguments."""
+def java_program(
+    source: Path, version: str = JAVA_4, client: str = "", *, options: tuple[str, ...] = ()
+) -> list[str]:
+    """The command of a program that uses the Java client, without its arguments.
+
+    options: of Java.  Whatever measures has none: a slow client makes a fast broker look slow.
+    """
     pom = SOURCES / "java" / "pom.xml"
-    return _java_program(source, pom, classpath(pom, version, client), client or version)
+    paths = classpath(pom, version, client)
+    return _java_program(source, pom, paths, client or version, options)
 
 
 def grpc_java() -> list[str]:
     """The command of the gRPC client for Java."""
     pom = GRPC / "java" / "pom.xml"
-    return _java_program(GRPC / "java" / "Program.java", pom, classpath(pom), "grpc")
+    source = GRPC / "java" / "Program.java"
+    return _java_program(source, pom, classpath(pom), "grpc", SHORT_LIVED)
 
 
-def _java_program(source: Path, pom: Path, paths: str, version: str) -> list[str]:
+def _java_program(
+    source: Path, pom: Path, paths: str, version: str, options: tuple[str, ...]
+) -> list[str]:
     def build(folder: Path) -> None:
         _run(["javac", "-cp", paths, "-d", str(folder), str(source)], folder)
 
     folder = _built(f"java-{version}-{source.stem}", [source, pom], build)
     quiet = ["-Drocketmq.client.logLevel=ERROR", f"-Duser.home={folder}", "-Xmx512m"]
-    return ["java", *SHORT_LIVED, *quiet, "-cp", f"{folder}:{paths}", source.stem]
+    return ["java", *options, *quiet, "-cp", f"{folder}:{paths}", source.stem]
 
 
 def classpath(pom: Path, version: str = "", client: str = "", hadoop: str = "") -> str:
