@@ -16,8 +16,9 @@ def broker_address(config: BrokerConfig) -> str:
 
 
 def ha_address(config: BrokerConfig) -> str:
-    """Where RocketMQ's slaves reach its log; with haListenPort=0 no log is there."""
-    return host_text(config.broker_ip, config.ha_listen_port or config.listen_port)
+    """Where RocketMQ's slaves reach its log; that of broker_address() means: nowhere."""
+    has_log = config.ha_listen_port and config.broker_role != "SLAVE"
+    return host_text(config.broker_ip, config.ha_listen_port if has_log else config.listen_port)
 
 
 def host_and_port(address: str) -> tuple[str, int]:

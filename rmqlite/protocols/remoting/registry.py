@@ -53,6 +53,11 @@ class Registrant(NamedTuple):
     def __str__(self) -> str:
         return f"{self.name} (id {self.broker_id})"
 
+    @property
+    def has_log(self) -> bool:
+        """Does it say that RocketMQ's slaves get a log of it?  RocketMQ's brokers all do."""
+        return self.ha_address not in ("", self.address)
+
 
 @dataclass(slots=True)
 class _Entry:
@@ -131,10 +136,8 @@ class Registry:
         if is_standby and address != own.address:
             rule = f"another one than that of {own} at {own.address}"
             raise FieldError("brokerId", broker.broker_id, rule)
-        is_slave = broker.broker_id != MASTER and broker.ha_address not in ("", address)
-        if is_slave and name == own.name and not own.ha_address:
-            rule = f"{MASTER}: {own} takes no slaves without haListenPort"
-            raise FieldError("brokerId", broker.broker_id, rule)
+        if name == own.name and broker.broker_id != MASTER and broker.has_log:
+            self._check_slave(broker)
         master = self.master_of(name)
         if master is not None and broker.broker_id == MASTER and master.address != address:
             rule = f"{master.address}, where {master} is alive; or another brokerName"
@@ -149,6 +152,17 @@ class Registry:
         if before and before.broker.name != name and before.connection is not connection:
             rule = f"{before.broker.name}, which is alive at {address}; or another brokerAddr"
             raise FieldError("brokerName", name, rule)
+
+    def _check_slave(self, slave: Registrant) -> None:
+        """May a slave of RocketMQ register beside the own broker, and its standby?"""
+        master = self.master_of(slave.name)
+        if master is not None and not master.has_log:
+            rule = f"{MASTER}: {master} takes no slaves without haListenPort"
+            raise FieldError("brokerId", slave.broker_id, rule)
+        taken = [each for each, address in self.own_name.addresses if address != slave.address]
+        if slave.broker_id in taken:
+            rule = f"one that nobody has, such as {max(taken) + 1}"
+            raise FieldError("brokerId", slave.broker_id, rule)
 
     def repeats(self, broker: Registrant, digest: Digest, connection: object) -> bool:
         """Is there nothing to be read in its body?  Then it has now registered again."""

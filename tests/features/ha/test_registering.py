@@ -59,6 +59,30 @@ def test_a_slave_registers_with_id_1_and_learns_where_the_log_is(tmp_path: Path)
         assert [each.broker_name for each in route.queue_datas] == ["broker-a"]
 
 
+def test_a_slave_does_not_take_the_place_of_a_standby() -> None:
+    """Clients would no longer find the standby; the other way round the slave is told."""
+    own = Registrant("broker-a", "DefaultCluster", 0, "10.0.0.1:10911", "10.0.0.1:10912")
+    registry = Registry(own, lambda: 0)
+    standby = own._replace(broker_id=1, address="10.0.0.2:10911", ha_address="10.0.0.2:10911")
+    slave = own._replace(broker_id=1, address=SLAVE, ha_address="10.0.0.9:10912")
+    registry.check(slave, "a")
+    registry.register(slave, (), Registration(TableVersionBody(1, 1), {}), "a")
+    registry.check(standby, "b")
+    registry.register(standby, (), Registration(TableVersionBody(1, 1), {}), "b")
+    with pytest.raises(FieldError, match="one that nobody has, such as 2"):
+        registry.check(slave, "a")
+    registry.check(slave._replace(broker_id=2), "a")
+
+
+def test_a_standbys_name_server_takes_the_masters_slaves() -> None:
+    """It is the master's port that they need."""
+    own = Registrant("broker-a", "DefaultCluster", 1, "10.0.0.2:10911")
+    registry = Registry(own, lambda: 0)
+    master = own._replace(broker_id=0, address="10.0.0.1:10911", ha_address="10.0.0.1:10912")
+    registry.register(master, (), Registration(TableVersionBody(1, 1), {}), "a")
+    registry.check(own._replace(broker_id=2, address=SLAVE, ha_address="10.0.0.9:10912"), "b")
+
+
 def test_without_the_port_no_slave_may_register() -> None:
     """It would wait for a log that nobody sends."""
     own = Registrant("broker-a", "DefaultCluster", 0, "10.0.0.1:10911")
