@@ -46,7 +46,7 @@ SIZES: Final = {
     "features.standby": Size(1_591, 12),
     "features.transactions": Size(759, 7),
     "cli": Size(11_947, 58),
-    "client": Size(6_267, 28),
+    "client": Size(6_223, 28),
     "protocols": Size(15_580, 77),
     "rmqlite": Size(185, 4),
     "spark": Size(7_786, 41),

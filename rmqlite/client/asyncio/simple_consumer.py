@@ -7,17 +7,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from rmqlite.client.asyncio.producer import AsyncClosing
-from rmqlite.client.channel import CallAttempts, Connection
-from rmqlite.client.consuming.queue_reader import EVERYTHING
+from rmqlite.client.channel import CallAttempts
 from rmqlite.client.consuming.simple_consumer import (
     RETRIES,
     LeasedMessage,
-    Leasing,
+    Receiver,
     Settling,
     Some,
 )
-from rmqlite.client.credentials import Credentials
-from rmqlite.client.tracing import Tracing
 from rmqlite.features.rows import A, Q, Row
 from rmqlite.features.simple_consumer.requests import (
     RECEIVE,
@@ -31,86 +28,59 @@ from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.levels import Wait, wait_ms
 
 
-class AsyncSimpleConsumer(AsyncClosing):
+class AsyncSimpleConsumer(Receiver, AsyncClosing):
     """SimpleConsumer, awaited; its methods and options are the same.
 
     A receive that is cancelled leases nothing, unless its answer is on its way: then the messages
     come again when their lease ends.
     """
 
-    def __init__(
-        self,
-        endpoint: str,
-        group: str,
-        *,
-        timeout_ms: float = 10_000,
-        client_id: str | None = None,
-        credentials: Credentials | None = None,
-        tracing: Tracing | None = None,
-    ) -> None:
-        self._leasing = Leasing(group, client_id, tracing, endpoint)
-        self._connection = Connection(endpoint, credentials=credentials)
-        self._timeout_s = timeout_ms / 1000
-
-    @property
-    def group(self) -> str:
-        return self._leasing.group
-
-    @property
-    def client_id(self) -> str:
-        return self._leasing.client_id
-
-    def subscribe(
-        self, topic: str, expression: str = EVERYTHING, *, sql: str | None = None
-    ) -> None:
-        """As SimpleConsumer.subscribe()."""
-        self._leasing.subscribe(topic, expression, sql)
-
     async def receive(
         self, max_messages: int = 1, *, wait: Wait | None = "1s", invisible: Wait = "30s"
     ) -> list[LeasedMessage]:
         """As SimpleConsumer.receive()."""
-        request = self._leasing.receive(max_messages, wait, invisible)
+        request = self._asked(max_messages, wait, invisible)
         began_at_ms = wall_ms()
         try:
             answer = await self._ask(RECEIVE, request, request.wait_ms)
         except RmqliteError as error:
-            self._leasing.note(began_at_ms, error)
+            self._note(began_at_ms, error)
             raise
-        messages, settlements = self._leasing.sort(began_at_ms, answer)
+        messages, settlements = self._sorted(began_at_ms, answer)
         if settlements:
-            await self._ask(SETTLE, SettleRequest(self.group, tuple(settlements)))
+            with suppress(RmqliteError):
+                await self._ask(SETTLE, SettleRequest(self.group, tuple(settlements)))
         return messages
 
     async def ack(self, messages: Some) -> None:
         """As SimpleConsumer.ack()."""
-        await self._settle(self._leasing.settling(messages, Outcome.ACK))
+        await self._settle(self._settling(messages, Outcome.ACK))
 
     async def hold(self, messages: Some, invisible: Wait) -> None:
         """As SimpleConsumer.hold()."""
         held_ms = wait_ms("invisible", invisible)
-        await self._settle(self._leasing.settling(messages, Outcome.HOLD, held_ms))
+        await self._settle(self._settling(messages, Outcome.HOLD, held_ms))
 
     async def fail(
         self, messages: Some, reason: str | BaseException = "", *, after: Wait | None = None
     ) -> None:
         """As SimpleConsumer.fail()."""
         delay_ms = None if after is None else wait_ms("after", after)
-        await self._settle(self._leasing.settling(messages, Outcome.FAIL, delay_ms, reason))
+        await self._settle(self._settling(messages, Outcome.FAIL, delay_ms, reason))
 
     async def bury(self, messages: Some, reason: str | BaseException = "") -> None:
         """As SimpleConsumer.bury()."""
-        await self._settle(self._leasing.settling(messages, Outcome.BURY, reason=reason))
+        await self._settle(self._settling(messages, Outcome.BURY, reason=reason))
 
     async def give_back(self, messages: Some) -> None:
         """As SimpleConsumer.give_back()."""
-        await self._settle(self._leasing.settling(messages, Outcome.GIVE_BACK))
+        await self._settle(self._settling(messages, Outcome.GIVE_BACK))
 
     async def close(self) -> None:
         """As SimpleConsumer.close()."""
         try:
             with suppress(RmqliteError):
-                await self._answer(RELEASE, self._leasing.leave(), self._timeout_s)
+                await self._answer(RELEASE, self._leaving(), self._timeout_s)
         finally:
             self._connection.close()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple, TypeAlias
 
@@ -76,14 +77,23 @@ class Settling(NamedTuple):
                 raise HandleInvalid(message.handle)
 
 
-class Leasing:
-    """What the simple consumers of threads and of event loops ask, and how they read answers."""
+class Receiver:
+    """What the simple consumers of threads and of event loops have in common."""
 
     def __init__(
-        self, group: str, client_id: str | None, tracing: Tracing | None, endpoint: str
+        self,
+        endpoint: str,
+        group: str,
+        *,
+        timeout_ms: float = 10_000,
+        client_id: str | None = None,
+        credentials: Credentials | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         check_group(group)
         self.group: Final = group
+        self._connection = Connection(endpoint, credentials=credentials)
+        self._timeout_s = timeout_ms / 1000
         self._spans = tracing.spans(endpoint, group) if tracing else None
         self._given = client_id
         self._process, self._client_id = 0, ""
@@ -96,11 +106,18 @@ class Leasing:
             self._process, self._client_id = process_id(), self._given or own_client_id()
         return self._client_id
 
-    def subscribe(self, topic: str, expression: str, sql: str | None) -> None:
+    def subscribe(
+        self, topic: str, expression: str = EVERYTHING, *, sql: str | None = None
+    ) -> None:
+        """Receive a topic's messages from now on.  expression, sql: as of PullConsumer.pull().
+
+        All members of a group must subscribe to the same.  What the group has failed of a topic
+        comes with it.
+        """
         check_topic(topic)
         self._subscriptions[topic] = Subscription(topic, expression, given_sql(sql))
 
-    def receive(self, max_messages: int, wait: Wait | None, invisible: Wait) -> SubscribedReceive:
+    def _asked(self, max_messages: int, wait: Wait | None, invisible: Wait) -> SubscribedReceive:
         """Raises InvalidValue."""
         if not self._subscriptions:
             raise InvalidValue("subscriptions", "none", "subscribe() comes before receive()")
@@ -114,15 +131,15 @@ class Leasing:
             secrets.token_hex(8),
         )
 
-    def leave(self) -> LeaveRequest:
+    def _leaving(self) -> LeaveRequest:
         return LeaveRequest(self.group, self.client_id)
 
-    def sort(
+    def _sorted(
         self, began_at_ms: int, found: LeasedRecords
     ) -> tuple[list[LeasedMessage], list[Settlement]]:
         """The messages of an answer, and what to say of those that nobody gets."""
         stored = messages_of(found.records)
-        self.note(began_at_ms, stored, found.topic)
+        self._note(began_at_ms, stored, found.topic)
         messages: list[LeasedMessage] = []
         settlements: list[Settlement] = []
         takes = parse_tags(self._subscriptions[found.topic].expression).takes if stored else None
@@ -141,7 +158,7 @@ class Leasing:
                 messages.append(LeasedMessage(**values, attempt=attempt, handle=handle))
         return messages, settlements
 
-    def note(
+    def _note(
         self, began_at_ms: int, found: Sequence[StoredMessage] | RmqliteError, topic: str = ""
     ) -> None:
         """A receive has ended.  topic: of what was found."""
@@ -149,7 +166,7 @@ class Leasing:
             named = topic or next(iter(self._subscriptions), "")
             self._spans.received(Queue(named, -1), began_at_ms, found)
 
-    def settling(
+    def _settling(
         self,
         some: Some,
         outcome: Outcome,
@@ -165,7 +182,7 @@ class Leasing:
             yield Settling(SettleRequest(self.group, tuple(said)), part)
 
 
-class SimpleConsumer(Closing):
+class SimpleConsumer(Receiver, Closing):
     """Receives messages of topics for a group, and settles each.  Usable from any thread.
 
     timeout_ms: of one method, without the wait of a receive.  client_id: unique in the group;
@@ -178,38 +195,6 @@ class SimpleConsumer(Closing):
     RmqliteError; Unavailable if the broker did not answer in time, after RETRIES retries.
     """
 
-    def __init__(
-        self,
-        endpoint: str,
-        group: str,
-        *,
-        timeout_ms: float = 10_000,
-        client_id: str | None = None,
-        credentials: Credentials | None = None,
-        tracing: Tracing | None = None,
-    ) -> None:
-        self._leasing = Leasing(group, client_id, tracing, endpoint)
-        self._connection = Connection(endpoint, credentials=credentials)
-        self._timeout_s = timeout_ms / 1000
-
-    @property
-    def group(self) -> str:
-        return self._leasing.group
-
-    @property
-    def client_id(self) -> str:
-        return self._leasing.client_id
-
-    def subscribe(
-        self, topic: str, expression: str = EVERYTHING, *, sql: str | None = None
-    ) -> None:
-        """Receive a topic's messages from now on.  expression, sql: as of PullConsumer.pull().
-
-        All members of a group must subscribe to the same.  What the group has failed of a topic
-        comes with it.
-        """
-        self._leasing.subscribe(topic, expression, sql)
-
     def receive(
         self, max_messages: int = 1, *, wait: Wait | None = "1s", invisible: Wait = "30s"
     ) -> list[LeasedMessage]:
@@ -220,26 +205,28 @@ class SimpleConsumer(Closing):
         has failed.  A body that cannot be inflated fails its message, and nobody gets it.
         Raises TopicUnknown, GroupUnknown, ExpressionInvalid, InvalidValue.
         """
-        request = self._leasing.receive(max_messages, wait, invisible)
+        request = self._asked(max_messages, wait, invisible)
         began_at_ms = wall_ms()
         try:
             answer = self._ask(RECEIVE, request, request.wait_ms)
         except RmqliteError as error:
-            self._leasing.note(began_at_ms, error)
+            self._note(began_at_ms, error)
             raise
-        messages, settlements = self._leasing.sort(began_at_ms, answer)
+        messages, settlements = self._sorted(began_at_ms, answer)
         if settlements:
-            self._ask(SETTLE, SettleRequest(self.group, tuple(settlements)))
+            # Without that word they come again, and the others are not lost for it.
+            with suppress(RmqliteError):
+                self._ask(SETTLE, SettleRequest(self.group, tuple(settlements)))
         return messages
 
     def ack(self, messages: Some) -> None:
         """They are done; nobody in the group gets them again.  On disk when it returns."""
-        self._settle(self._leasing.settling(messages, Outcome.ACK))
+        self._settle(self._settling(messages, Outcome.ACK))
 
     def hold(self, messages: Some, invisible: Wait) -> None:
         """They take longer: no other member gets them for so long from now on."""
         held_ms = wait_ms("invisible", invisible)
-        self._settle(self._leasing.settling(messages, Outcome.HOLD, held_ms))
+        self._settle(self._settling(messages, Outcome.HOLD, held_ms))
 
     def fail(
         self, messages: Some, reason: str | BaseException = "", *, after: Wait | None = None
@@ -250,23 +237,22 @@ class SimpleConsumer(Closing):
         None: as the group's retry policy says.
         """
         delay_ms = None if after is None else wait_ms("after", after)
-        self._settle(self._leasing.settling(messages, Outcome.FAIL, delay_ms, reason))
+        self._settle(self._settling(messages, Outcome.FAIL, delay_ms, reason))
 
     def bury(self, messages: Some, reason: str | BaseException = "") -> None:
         """They can never be consumed: they are dead letters now."""
-        self._settle(self._leasing.settling(messages, Outcome.BURY, reason=reason))
+        self._settle(self._settling(messages, Outcome.BURY, reason=reason))
 
     def give_back(self, messages: Some) -> None:
         """They are visible again at once, and have not failed; a thousand times at most."""
-        self._settle(self._leasing.settling(messages, Outcome.GIVE_BACK))
+        self._settle(self._settling(messages, Outcome.GIVE_BACK))
 
     def close(self) -> None:
         """Leave the group; what is not settled is visible again at once, and has not failed."""
         try:
-            self._connection.call(RELEASE, self._leasing.leave(), self._timeout_s)
-        except RmqliteError:
             # Without that word the leases end by themselves.
-            pass
+            with suppress(RmqliteError):
+                self._connection.call(RELEASE, self._leaving(), self._timeout_s)
         finally:
             self._connection.close()
 

@@ -12,7 +12,7 @@ import pytest
 
 from rmqlite.client import AdminClient, DeadLettersQuery, Message, Producer, SimpleConsumer
 from rmqlite.client.asyncio import AsyncSimpleConsumer
-from rmqlite.client.consuming.simple_consumer import LeasedMessage, Leasing
+from rmqlite.client.consuming.simple_consumer import LeasedMessage
 from rmqlite.features.simple_consumer.requests import (
     RECEIVE,
     SETTLE,
@@ -215,10 +215,10 @@ def test_a_body_that_cannot_be_inflated_fails_its_message_only() -> None:
     records = encoded(
         [new_record(body, "%RETRY%workers", 0, sys_flag=flag) for body, flag in bodies_in_log]
     )
-    leasing = Leasing(GROUP, None, None, "127.0.0.1:1")
-    leasing.subscribe("orders", "*", None)
     answer = LeasedRecords("orders", records, ("h1", "h2", "h3"), (2, 2, 2))
-    messages, said = leasing.sort(0, answer)
+    with SimpleConsumer("127.0.0.1:1", GROUP) as consumer:
+        consumer.subscribe("orders")
+        messages, said = consumer._sorted(0, answer)
     assert [(each.body, each.topic) for each in messages] == [
         (b"plain", "orders"),
         (b"x" * 900, "orders"),
