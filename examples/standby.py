@@ -74,6 +74,7 @@ def wait_until_copied(endpoints: str) -> None:
             if status and status.is_connected and not status.behind_bytes and not status.trouble:
                 return
             time.sleep(0.05)
+    sys.exit(f"the standby has not got everything in {SECONDS_MAX} s: {status}")
 
 
 def take_over(master: BrokerProcess, standby: BrokerProcess) -> None:
