@@ -15,6 +15,7 @@ _ARROW: Final[dict[str, Versions]] = {"pyarrow": ((18,), (27,)), "numpy": ((2, 1
 EXTRAS: Final[dict[str, dict[str, Versions]]] = {
     "archive": {"obstore": ((0, 10), (1,))},
     "arrow": _ARROW,
+    "celery": {"celery": ((5, 4), (5, 8))},
     "opentelemetry": {"opentelemetry-api": ((1, 27), (2,))},
     "plot": {"matplotlib": ((3, 9), (4,))},
     "spark": {"pyspark": ((4, 0), (5,)), **_ARROW},

@@ -290,9 +290,12 @@ class AdminClient(AdminCalls, Closing):
         """
         self._ask(DELETE_TOPIC, topic)
 
-    def route(self, topic: str) -> Route:
-        """A topic's settings, the level table and the body limit.  Raises TopicUnknown."""
-        return self._ask(rpcs.GET_ROUTE, RouteRequest(topic))
+    def route(self, topic: str, *, create: bool = False) -> Route:
+        """A topic's settings, the level table and the body limit.  Raises TopicUnknown.
+
+        create: make a new one, as a send would, where the broker's autoCreateTopicEnable is on.
+        """
+        return self._ask(rpcs.GET_ROUTE, RouteRequest(topic, create=create))
 
     def ranges(self, topic: str) -> tuple[QueueRange, ...]:
         """The minimum and maximum queue offset of every queue.  Raises TopicUnknown."""

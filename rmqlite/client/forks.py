@@ -3,7 +3,8 @@
 A lock may be held by a thread that does not exist any more, ids would repeat, a future would never
 be done.  So whoever owns such state follows forks: it begins anew in the child, before any other
 code of the child runs.  gRPC itself survives a fork only if no other thread is inside of it at that
-moment; else its calls would hang or abort, and so they are refused.
+moment; else its calls would hang or abort, and so they are refused.  A client that always waits
+for an answer, in a process that must fork, steps aside for it.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakSet
 
+from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from rmqlite.kernel.words.errors import Refused, RmqliteError, Unavailable
 
 GRPC_FORKS_VARIABLE: Final = "GRPC_ENABLE_FORK_SUPPORT"
 """gRPC's own; without the variable it is on."""
+FORK_WAIT_S_MAX: Final = 2.0
+"""How long a fork waits for calls under way, and a new call for a fork."""
+_LOOK_S: Final = 0.001
 _OFF: Final = frozenset({"0", "f", "false", "n", "no"})
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -31,18 +36,51 @@ class FollowsForks(Protocol):
         ...
 
 
+class StepsAside(Protocol):
+    def step_aside(self) -> None:
+        """In the parent, before a fork: give up the calls that wait.  It must not wait."""
+        ...
+
+
 class _Process:
-    __slots__ = ("calls", "followers", "has_called", "is_cut_off", "parents")
+    __slots__ = (
+        "aside",
+        "calls",
+        "followers",
+        "has_called",
+        "is_cut_off",
+        "is_forking",
+        "parents",
+    )
 
     def __init__(self) -> None:
         self.followers: WeakSet[FollowsForks] = WeakSet()
+        self.aside: WeakSet[StepsAside] = WeakSet()
+        self.is_forking = False
         # A plain set without a lock: one operation is atomic, so the child knows exactly.
         self.calls: set[object] = set()
         self.parents: list[object] = []
         self.has_called = False
         self.is_cut_off = False
 
-    def after_fork(self) -> None:
+    def before_fork(self) -> None:
+        """Nothing, unless somebody steps aside: else each fork would wait for a long poll."""
+        if not self.aside:
+            return
+        self.is_forking = True
+        _wait_while(self._is_calling)
+
+    def _is_calling(self) -> bool:
+        for each in list(self.aside):
+            # Again and again: a call that has just begun may not be theirs yet.
+            each.step_aside()
+        return bool(self.calls)
+
+    def after_in_parent(self) -> None:
+        self.is_forking = False
+
+    def after_in_child(self) -> None:
+        self.is_forking = False
         is_off = os.environ.get(GRPC_FORKS_VARIABLE, "").lower() in _OFF
         if self.calls or (is_off and self.has_called):
             self.is_cut_off = True
@@ -51,14 +89,29 @@ class _Process:
             follower.begin_anew()
 
 
+def _wait_while(holds: Callable[[], bool]) -> None:
+    until_s = elapsed_s() + FORK_WAIT_S_MAX
+    while holds() and elapsed_s() < until_s:
+        pause_s(_LOOK_S)
+
+
 _process: Final = _Process()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_process.after_fork)
+    os.register_at_fork(
+        before=_process.before_fork,
+        after_in_parent=_process.after_in_parent,
+        after_in_child=_process.after_in_child,
+    )
 
 
 def follow(follower: FollowsForks) -> None:
     """Let this begin anew in every child, while it exists."""
     _process.followers.add(follower)
+
+
+def step_aside(who: StepsAside) -> None:
+    """Ask this before every fork, while it exists; forks and new calls wait for each other."""
+    _process.aside.add(who)
 
 
 def leave_to_parent(owned: object) -> None:
@@ -82,6 +135,11 @@ def enter_grpc() -> object:
     call = object()
     _process.has_called = True
     _process.calls.add(call)
+    if _process.is_forking:
+        # Only after it was added: whoever forks now has either seen it or waits no more.
+        _process.calls.discard(call)
+        _wait_while(lambda: _process.is_forking)
+        _process.calls.add(call)
     return call
 
 
@@ -98,11 +156,17 @@ def process_id() -> int:
     return os.getpid()
 
 
+def _nothing() -> None:
+    pass
+
+
 class CallFuture(Future[T]):
     """Under way from the beginning: it cannot be cancelled.  Whoever makes one settles it."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.give_up: Callable[[], object] = _nothing
+        """Ends the wait: the outcome is an Unavailable, soon."""
         self.set_running_or_notify_cancel()
         # In a set of its own: a weak reference to each costs a message a sixth more.
         _open.futures.add(self)

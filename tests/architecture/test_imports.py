@@ -45,6 +45,7 @@ MAY_IMPORT = {
         "features",
         "kernel",
     },
+    "celery": {"celery", "client", "extras", "protocols", "kernel"},
     "spark": {"spark", "client", "extras", "store_tools", "features", "kernel"},
     # The broker that the command starts, with another clock; nobody imports it.
     "testing": {"testing", "cli", "client", "kernel"},
@@ -110,6 +111,7 @@ ALONE = {
     "sqlite3": {"rmqlite.kernel.store.timer_index"},
     "time": {"rmqlite.kernel.words.clock"},
     "datetime": {
+        "rmqlite.celery.names",
         *("rmqlite.kernel.words.clock", "rmqlite.kernel.words.levels"),
         *("rmqlite.testing.broker_process", "rmqlite.features.archive.objects"),
     },

@@ -7,7 +7,6 @@ them reads which queue.  Only commit() stores the group's progress at the broker
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final
 
@@ -125,7 +124,7 @@ class PullConsumer(Closing):
         expression: str = EVERYTHING,
         sql: str | None = None,
         wait_ms: int = 0,
-    ) -> Future[PullResult]:
+    ) -> CallFuture[PullResult]:
         """pull() from a given queue offset without a thread that waits, and without retries.
 
         The future's callbacks run on gRPC's own thread.
@@ -153,10 +152,11 @@ class PullConsumer(Closing):
         )
         timeout_s = self._timeout_s + wait_ms / 1000
         try:
-            self._connection.start(rpcs.PULL, request, timeout_s, answered)
+            started = self._connection.start(rpcs.PULL, request, timeout_s, answered)
         except RmqliteError as error:
             future.settle(error)
             raise
+        future.give_up = started.cancel
         return future
 
     def position(self, queue: Queue) -> int:

@@ -16,7 +16,7 @@ from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.consuming.listener import reason_text
 from rmqlite.client.consuming.queue_reader import EVERYTHING, given_sql, parse_tags
 from rmqlite.client.credentials import Credentials
-from rmqlite.client.forks import process_id
+from rmqlite.client.forks import CallFuture, process_id
 from rmqlite.client.tracing import Tracing
 from rmqlite.client.unique_id import own_client_id
 from rmqlite.features.rows import A, Q, Row
@@ -98,6 +98,7 @@ class Receiver:
         self._given = client_id
         self._process, self._client_id = 0, ""
         self._subscriptions: dict[str, Subscription] = {}
+        self._unanswered = ""
 
     @property
     def client_id(self) -> str:
@@ -117,8 +118,10 @@ class Receiver:
         check_topic(topic)
         self._subscriptions[topic] = Subscription(topic, expression, given_sql(sql))
 
-    def _asked(self, max_messages: int, wait: Wait | None, invisible: Wait) -> SubscribedReceive:
-        """Raises InvalidValue."""
+    def _asked(
+        self, max_messages: int, wait: Wait | None, invisible: Wait, attempt_id: str = ""
+    ) -> SubscribedReceive:
+        """attempt_id: of a receive that got no answer; it gets the same.  Raises InvalidValue."""
         if not self._subscriptions:
             raise InvalidValue("subscriptions", "none", "subscribe() comes before receive()")
         return SubscribedReceive(
@@ -128,7 +131,7 @@ class Receiver:
             max_messages,
             wait_ms("invisible", invisible),
             0 if wait is None else wait_ms("wait", wait),
-            secrets.token_hex(8),
+            attempt_id or secrets.token_hex(8),
         )
 
     def _leaving(self) -> LeaveRequest:
@@ -182,6 +185,10 @@ class Receiver:
             yield Settling(SettleRequest(self.group, tuple(said)), part)
 
 
+def _ignore(_: object) -> None:
+    pass
+
+
 class SimpleConsumer(Receiver, Closing):
     """Receives messages of topics for a group, and settles each.  Usable from any thread.
 
@@ -218,6 +225,41 @@ class SimpleConsumer(Receiver, Closing):
             with suppress(RmqliteError):
                 self._ask(SETTLE, SettleRequest(self.group, tuple(settlements)))
         return messages
+
+    def receive_async(
+        self, max_messages: int = 1, *, wait: Wait | None = "1s", invisible: Wait = "30s"
+    ) -> CallFuture[list[LeasedMessage]]:
+        """receive() without a thread that waits, and without retries.
+
+        One at a time.  The next one after an error gets what the broker leased to the lost answer.
+        The future's callbacks run on gRPC's own thread.
+        """
+        future: CallFuture[list[LeasedMessage]] = CallFuture()
+        request = self._asked(max_messages, wait, invisible, self._unanswered)
+        self._unanswered = request.attempt_id
+        began_at_ms = wall_ms()
+
+        def answered(outcome: LeasedRecords | RmqliteError) -> None:
+            if isinstance(outcome, RmqliteError):
+                self._note(began_at_ms, outcome)
+                future.settle(outcome)
+                return
+            self._unanswered = ""
+            messages, settlements = self._sorted(began_at_ms, outcome)
+            if settlements:
+                refused = SettleRequest(self.group, tuple(settlements))
+                with suppress(RmqliteError):
+                    self._connection.start(SETTLE, refused, self._timeout_s, _ignore)
+            future.settle(messages)
+
+        timeout_s = self._timeout_s + request.wait_ms / 1000
+        try:
+            started = self._connection.start(RECEIVE, request, timeout_s, answered)
+        except RmqliteError as error:
+            future.settle(error)
+            raise
+        future.give_up = started.cancel
+        return future
 
     def ack(self, messages: Some) -> None:
         """They are done; nobody in the group gets them again.  On disk when it returns."""
