@@ -12,6 +12,7 @@ The map, from the ground up; each package imports only those above it in this li
     web/          the web page
     client/       the user's side: Producer, PushConsumer, PullConsumer, AdminClient, BulkScheduler,
                   RawReader, and their forms for an event loop
+    celery/       a transport of kombu's: Celery with this broker
     spark/        the store and the broker as Spark sources and sinks, and the jobs over them; the
                   store as Arrow batches and Parquet files
     cli/          the command rmqlite: a module or a package for each noun
@@ -21,4 +22,4 @@ README.md beside this file is the tour.
 Importing this package imports nothing else.
 """
 
-__version__ = "0.14.0"
+__version__ = "0.15.0"

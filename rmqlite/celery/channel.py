@@ -189,13 +189,13 @@ class Channel(virtual.Channel):
     def _queue_bind(self, exchange: str, _key: str, _pattern: str | None, queue: str) -> None:
         if self._is_reader(queue, exchange):
             self._clients.ensure_topic(exchange)
-            self._readers[queue] = self._clients.ranges(exchange)[0].max_offset
+            self._readers[queue] = self._clients.queue_ranges(exchange)[0].max_offset
 
     def _exchange_of(self, queue: str) -> str:
         return next(str(each.exchange) for each in self.state.queue_bindings(queue))
 
     def _has_queue(self, queue: str, **_: Any) -> bool:
-        return queue in self._readers or bool(self._clients.ranges(queue))
+        return queue in self._readers or bool(self._clients.queue_ranges(queue))
 
     def _size(self, queue: str) -> int:
         return 0 if queue in self._readers else self._clients.size(queue)
@@ -381,8 +381,3 @@ class Channel(virtual.Channel):
         polls, self._polls = self._polls, {}
         for future, _ in polls.values():
             future.give_up()
-
-    def forget(self) -> None:
-        """In a forked child: calls and leases are the parent's."""
-        self._polls, self.leases = {}, {}
-        self._settling = threading.Lock()

@@ -87,7 +87,7 @@ class Clients:
         """As a send would, by the broker's autoCreateTopicEnable."""
         self.admin.route(topic_of(queue), create=True)
 
-    def ranges(self, queue: str) -> tuple[QueueRange, ...]:
+    def queue_ranges(self, queue: str) -> tuple[QueueRange, ...]:
         """None if there is no such topic."""
         try:
             return self.admin.ranges(topic_of(queue))
@@ -100,7 +100,7 @@ class Clients:
         try:
             progress = self.admin.group(topic).progress
         except GroupUnknown:
-            return sum(each.max_offset - each.min_offset for each in self.ranges(queue))
+            return sum(each.max_offset - each.min_offset for each in self.queue_ranges(queue))
         return sum(each.lag for each in progress if each.queue.topic == topic)
 
     def purge(self, queue: str) -> int:
@@ -117,7 +117,7 @@ class Clients:
     def _cancel(self, which: PendingFilter) -> int:
         return self.admin.schedule.change_pending(ScheduleAction.CANCEL, which)
 
-    def close(self) -> None:
+    def disconnect(self) -> None:
         """What workers have leased and not settled is visible again at once."""
         for consumer in self._consumers.values():
             consumer.close()

@@ -16,7 +16,7 @@ from kombu.transport import virtual
 from rmqlite import __version__
 from rmqlite.celery.channel import Arrival, Channel
 from rmqlite.celery.clients import PORT, Clients
-from rmqlite.client.forks import FollowsForks, follow, step_aside
+from rmqlite.client.forks import step_aside
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import Refused, Unavailable
 
@@ -24,7 +24,7 @@ HOLDS_PER_LEASE: Final = 3
 """How often a lease is made longer before it would end."""
 
 
-class Transport(virtual.Transport, FollowsForks):
+class Transport(virtual.Transport):
     Channel = Channel
     default_port = PORT
     driver_type = driver_name = "rmqlite"
@@ -52,24 +52,17 @@ class Transport(virtual.Transport, FollowsForks):
     def establish_connection(self) -> Any:
         self.clients.check()
         step_aside(self)
-        follow(self)
         return super().establish_connection()
 
     def close_connection(self, connection: Any) -> None:
         self._closed.set()
         self.step_aside()
         super().close_connection(connection)
-        self.clients.close()
+        self.clients.disconnect()
 
     def step_aside(self) -> None:
         for channel in self.channels:
             channel.give_up()
-
-    def begin_anew(self) -> None:
-        """In a forked child, which has connections of its own."""
-        self.ready.clear()
-        for channel in self.channels:
-            channel.forget()
 
     def drain_events(self, _connection: Any, timeout: float | None = None) -> None:
         """Deliver one message.  Raises TimeoutError if none comes, Unavailable and Refused."""

@@ -19,7 +19,7 @@ PACKAGE = ROOT / "rmqlite"
 LAYERS = frozenset(
     {
         *("kernel", "features", "protocols", "serving", "store_tools"),
-        *("views", "web", "client", "cli", "spark", "testing", "extras"),
+        *("views", "web", "client", "celery", "cli", "spark", "testing", "extras"),
     }
 )
 

@@ -63,6 +63,7 @@ def drain(connection: Any, count: int) -> None:
 
 
 def test_text_bytes_and_values_come_as_they_were_sent(connection: Any, queue: Any) -> None:
+    """Kombu's own envelope, whatever its serializer made."""
     got: list[Any] = []
     publish(connection, queue, {"order": "ä"}, "text", b"\x00\xff")
     with connection.Consumer([queue], no_ack=True, callbacks=[lambda body, _: got.append(body)]):
@@ -99,6 +100,7 @@ def test_the_prefetch_limit_holds_over_all_queues(connection: Any, queue: Any) -
 def test_a_message_can_be_requeued_and_rejected(
     connection: Any, queue: Any, running: BrokerProcess
 ) -> None:
+    """What AMQP's users know by basic.reject."""
     publish(connection, queue, 1)
     with connection.Consumer([queue]) as consumer:
         seen: list[Any] = []
@@ -114,6 +116,7 @@ def test_a_message_can_be_requeued_and_rejected(
 
 
 def test_what_a_closed_connection_held_is_visible_again(running: BrokerProcess, queue: Any) -> None:
+    """A worker that ends in good order keeps nobody waiting for its leases."""
     with Connection(url_of(running.endpoint)) as first, first.Consumer([queue]) as consumer:
         publish(first, queue, 1)
         consumer.register_callback(lambda *_: None)
@@ -145,6 +148,7 @@ def test_a_lease_is_made_longer_while_its_connection_lives(
 
 
 def test_get_count_and_purge(connection: Any, queue: Any) -> None:
+    """What administrators do by kombu, and `celery purge` by it."""
     bound = queue(connection.default_channel)
     bound.declare()
     assert bound.get() is None
@@ -163,6 +167,7 @@ def test_get_count_and_purge(connection: Any, queue: Any) -> None:
 def test_a_message_of_somebody_else_is_a_dead_letter(
     connection: Any, queue: Any, running: BrokerProcess
 ) -> None:
+    """It must not stop the queue, nor be lost."""
     publish(connection, queue, 1)
     with Producer(running.endpoint, "others") as producer:
         producer.send(Message(topic_of(queue.name), b"no JSON"))
@@ -181,6 +186,7 @@ def test_a_message_of_somebody_else_is_a_dead_letter(
 
 
 def test_all_hear_what_a_fanout_exchange_is_told(running: BrokerProcess) -> None:
+    """Remote control and events stand on it."""
     news = Exchange("news", "fanout", durable=False)
     heard: list[tuple[str, Any]] = []
     with (
@@ -205,6 +211,7 @@ def test_a_routing_key_without_a_queue_is_an_error(connection: Any) -> None:
 
 
 def test_a_broker_that_is_away_is_an_error_of_the_connection() -> None:
+    """Celery then tries again by itself."""
     with (
         Connection(f"rmqlite://127.0.0.1:{free_port()}") as nobody,
         pytest.raises(OperationalError, match="nothing listens there"),
@@ -213,6 +220,7 @@ def test_a_broker_that_is_away_is_an_error_of_the_connection() -> None:
 
 
 def test_hosts_account_and_certificates_come_from_the_url(tmp_path: Any) -> None:
+    """Celery's users configure a broker by one URL."""
     ca = tmp_path / "ca.pem"
     ca.write_text("PEM")
     url = "rmqlites://shop:secret@a:1;rmqlites://shop:secret@b"
@@ -228,6 +236,7 @@ def test_hosts_account_and_certificates_come_from_the_url(tmp_path: Any) -> None
 
 @pytest.mark.parametrize("text", ["celery", "celery@host.pidbox", "ä b", "a%2Eb", "a.b"])
 def test_names_and_tokens_are_unique_and_allowed(text: str) -> None:
+    """RocketMQ allows few characters; two queues must not become one."""
     others = {"celery", "celery@host.pidbox", "ä b", "a%2Eb", "a.b"} - {text}
     assert topic_of(text) not in {topic_of(each) for each in others}
     assert not set(topic_of(text)) - set(f"{os.sep}%_-@.") - set(map(chr, range(128)))
@@ -235,6 +244,7 @@ def test_names_and_tokens_are_unique_and_allowed(text: str) -> None:
 
 
 def test_a_time_is_never_rounded_down() -> None:
+    """Never early."""
     assert due_ms({}) == due_ms({"eta": None}) == due_ms({"eta": "2002-01-01T00:00:00"}) == 0
     assert due_ms({"eta": "2099-01-01T00:00:00.000001"}) == 4_070_908_800_001
     assert due_ms({"eta": "2099-01-01T01:00:00+01:00"}) == 4_070_908_800_000

@@ -50,6 +50,7 @@ def at_work(running: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_tasks_run_once_from_two_queues_and_from_a_child(at_work: Worker) -> None:
+    """A child of the worker sends, too, after a fork in the middle of a wait."""
     for number in range(1, 11):
         nested.apply_async((number,))
     urgent.apply_async((7,))
@@ -63,6 +64,7 @@ def test_tasks_run_once_from_two_queues_and_from_a_child(at_work: Worker) -> Non
 def test_a_countdown_is_a_timer_of_the_broker_and_never_early(
     at_work: Worker, running: BrokerProcess
 ) -> None:
+    """The promise of the product, for Celery's users."""
     due_ms = now_ms() + 1_500
     for number in (101, 102, 103):
         plain.apply_async((number, due_ms), countdown=1.5)
@@ -76,6 +78,7 @@ def test_a_countdown_is_a_timer_of_the_broker_and_never_early(
 
 
 def test_a_revoked_task_is_cancelled_in_the_broker(running: BrokerProcess) -> None:
+    """Celery's workers only remember an id, which a restart forgets."""
     sent = [plain.apply_async((each,), countdown=3_600) for each in (201, 202, 203)]
     app.control.revoke(sent[0].id)
     app.control.revoke([sent[1].id])
@@ -86,6 +89,7 @@ def test_a_revoked_task_is_cancelled_in_the_broker(running: BrokerProcess) -> No
 
 
 def test_a_retry_with_a_countdown_comes_as_often_as_it_may(at_work: Worker) -> None:
+    """Celery sends the message anew, each time as a timer."""
     repeated.apply_async((301,))
     eventually(lambda: len(at_work.of("repeated")) == 3, "three runs")
     assert [each.retries for each in at_work.of("repeated")] == [0, 1, 2]
@@ -94,6 +98,7 @@ def test_a_retry_with_a_countdown_comes_as_often_as_it_may(at_work: Worker) -> N
 def test_a_failure_is_a_dead_letter_with_the_exception_as_its_reason(
     at_work: Worker, running: BrokerProcess
 ) -> None:
+    """Who reads the dead letter sees why, without the worker's log."""
     sent = broken.apply_async((401,))
     with AdminClient(running.endpoint) as admin:
         eventually(lambda: bool(list(admin.dead_letters.dead("celery"))), "a dead letter")
@@ -116,6 +121,7 @@ def test_a_task_that_kills_its_process_counts_as_failed(
 
 
 def test_remote_control_answers(at_work: Worker) -> None:
+    """`celery inspect`, within its time-out."""
     assert at_work.process is not None
     [(_, answer)] = app.control.inspect(timeout=20, limit=1).ping().items()
     assert answer == {"ok": "pong"}
@@ -139,11 +145,13 @@ def test_events_reach_who_listens(at_work: Worker) -> None:
 
 
 def test_a_priority_is_refused_in_words() -> None:
+    """Silence would be a promise that nobody keeps."""
     with pytest.raises(Exception, match="queue of their own"):
         plain.apply_async((601,), priority=5)
 
 
 def test_the_log_of_the_worker_has_no_failure_of_ours(at_work: Worker) -> None:
+    """Neither a traceback nor a warning of the transport's."""
     assert not [line for line in at_work.said().splitlines() if "rmqlite/celery" in line]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def broken(self: Any, number: int) -> None:
 @app.task(bind=True, acks_late=True, reject_on_worker_lost=True)
 def late(self: Any, number: int, due_ms: int = 0) -> None:
     _note(self, number, due_ms)
-    time.sleep(0.02)
+    threading.Event().wait(0.02)
 
 
 @app.task(bind=True, acks_late=True, reject_on_worker_lost=True)
