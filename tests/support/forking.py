@@ -22,10 +22,12 @@ from rmqlite.client import (
     Message,
     Producer,
     PullConsumer,
+    PullResult,
     PushConsumer,
     RawReader,
 )
 from rmqlite.client.asyncio import AsyncAdmin, AsyncProducer
+from rmqlite.client.forks import CallFuture, step_aside
 from rmqlite.kernel.words.errors import Refused, Unavailable
 from tests.support.eventually import eventually
 
@@ -232,6 +234,36 @@ def busy(endpoint: str) -> None:
     assert isinstance(poll.exception(WAIT_S), Unavailable) or poll.result().messages
 
 
+def aside(endpoint: str) -> None:
+    """Who always waits for an answer steps aside for a fork, and the child can call the broker."""
+    admin, producer = AdminClient(endpoint), Producer(endpoint, "shop")
+    admin.create_topic("empty", 1)
+    poller = Poller(endpoint)
+    step_aside(poller)
+    for _ in range(CHILDREN):
+        poller.poll()
+        assert ended_well(forked(lambda: producer.send(Message(TOPIC, b"child")) and None))
+        producer.send(Message(TOPIC, b"parent"))
+        eventually(lambda: poller.given_up > 0, "the poll was given up")
+
+
+class Poller:
+    """Has a long poll under way, and counts those that it gave up."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._puller = PullConsumer(endpoint, "g")
+        self._poll: CallFuture[PullResult] | None = None
+        self.given_up = 0
+
+    def poll(self) -> None:
+        self._poll = self._puller.pull_async("empty", 0, 0, wait_ms=25_000)
+
+    def step_aside(self) -> None:
+        if self._poll is not None:
+            self._poll.give_up()
+            self.given_up += 1
+
+
 def consuming(endpoint: str) -> None:
     """A started consumer stays the parent's: a child neither consumes nor leaves the group."""
     consumed: list[bytes] = []
@@ -298,6 +330,7 @@ SCENES = {
         gathered,
         held_locks,
         busy,
+        aside,
         consuming,
         without_support,
     )

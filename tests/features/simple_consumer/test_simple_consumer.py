@@ -28,6 +28,7 @@ from rmqlite.kernel.words.errors import (
     InvalidValue,
     RmqliteError,
     TopicUnknown,
+    Unavailable,
 )
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.testing import BrokerProcess
@@ -303,6 +304,29 @@ def test_the_same_attempt_gets_the_same_messages(
     first, second = [consumer._connection.call(RECEIVE, asked, 30) for _ in range(2)]
     assert first.handles
     assert first == second
+
+
+def test_a_receive_in_the_background_gets_what_a_lost_answer_had(
+    rmqlite_broker: BrokerProcess, consumer: SimpleConsumer
+) -> None:
+    """A receive that was given up may have leased messages: they would come late, and as failed."""
+    given_up = consumer.receive_async(2, wait="20s")
+    given_up.give_up()
+    assert isinstance(given_up.exception(30), Unavailable)
+    waiting = consumer.receive_async(2, wait="20s")
+    send(rmqlite_broker, "a")
+    [message] = waiting.result(30)
+    assert (message.body, message.attempt) == (b"a", 1)
+    consumer.ack(message)
+    # As if an answer had been lost.
+    send(rmqlite_broker, "b", "c")
+    future = consumer.receive_async(2, wait="20s")
+    attempt = consumer._unanswered
+    first = future.result(30)
+    consumer._unanswered = attempt
+    assert [each.handle for each in consumer.receive_async(2, wait="20s").result(30)] == [
+        each.handle for each in first
+    ]
 
 
 def test_the_consumer_of_an_event_loop_does_the_same(rmqlite_broker: BrokerProcess) -> None:
