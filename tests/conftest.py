@@ -28,6 +28,7 @@ TOGETHER = (
     TESTS / "conformance" / "rocketmq_v2",
     TESTS / "conformance",
     TESTS / "architecture",
+    TESTS / "celery",
 )
 """The tests of one of these run in one process: they share a Spark session, running clients, or
 what they have read of all sources."""
