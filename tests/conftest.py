@@ -89,6 +89,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
       and test_sink_spark.py, where a task fails after it has sent;
     - jobs whose log is read by Spark's tasks, and an archive of RocketMQ's store
       (test_jobs_golden.py): test_source.py, test_jobs_archive.py;
+    - the same audit with and without an archive (test_jobs_archive.py): the same records, beside
+      it, and an audit with one (test_archive_live.py);
     - a stream behind a retention that deletes (test_stream_log_changes.py): the same error and the
       same option after a repair, beside it, and test_stream_reader.py;
     - jobs on stores that were closed or have timers (test_jobs_timers.py), or are RocketMQ's

@@ -21,7 +21,7 @@ from tests.support.sending import SEED, Sending
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FILE_BYTES = 1 << 18
+FILE_BYTES = 1 << 17
 
 
 @pytest.fixture

@@ -169,7 +169,7 @@ def test_a_log_that_was_cut_and_has_grown_again_is_told(
 
 def place_of(broker: BrokerProcess, key: str) -> int:
     """The physical offset of a message."""
-    return next(row["physical_offset"] for row in every(broker.store) if row["keys"] == key)
+    return next(int(row["physical_offset"]) for row in every(broker.store) if row["keys"] == key)
 
 
 def repair(broker: BrokerProcess, begin: int, size: int) -> None:
