@@ -61,7 +61,10 @@ runpy.run_module("pyspark.daemon", run_name="__main__")
 JAVA = "spark.driver.defaultJavaOptions"
 # In a fresh clone no Java has made a class archive yet.  To make one takes longer than a driver of
 # the tests gets back from it, and only a Java that makes one must check all byte code.
-UNCHECKED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-BytecodeVerificationRemote"
+UNCHECKED = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 
 
 def driver_settings(settings: Mapping[str, str]) -> dict[str, str]:
