@@ -34,8 +34,6 @@ TOGETHER = (
 what they have read of all sources."""
 SHARED = {TESTS / "conformance": {"broker", "programs"}, TESTS / "spark": {"spark"}}
 """Where not all tests of a folder use what is shared: the fixtures of those that do."""
-TWO = {TESTS / "spark": "test_jobs_"}
-"""Whose tests would keep one process for too long: modules that begin so have another one."""
 
 ID_LENGTH_MAX = 60
 
@@ -78,7 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
       finds for it, not in this one with those that it has.
     - tests/spark/test_short_runs.py: a class archive with all of Spark's classes, made by one
       command and mapped by the next, not one with Java's own; test_stream_sigkill.py: six kills
-      of a driver, and of the broker, not one of a driver; test_audit.py: three kills, not two;
+      of a driver, and of the broker, not one of a driver; test_audit.py: three kills, not one;
       test_archive_live.py: two rounds, not one;
       test_stream_log_changes.py: also from files; test_s3a.py: also an archive and an export into
       what is there;
@@ -90,7 +88,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     What is marked long runs with --long only.  These prove without it what it proves:
     - a cluster of Spark (tests/spark/test_cluster.py): an executor's Python without Spark there,
       and test_sink_spark.py, where a task fails after it has sent;
-    - jobs whose log is read by Spark's tasks (test_jobs_golden.py): test_source.py;
+    - jobs whose log is read by Spark's tasks, and an archive of RocketMQ's store
+      (test_jobs_golden.py): test_source.py, test_jobs_archive.py;
+    - the same audit with and without an archive (test_jobs_archive.py): the same records, beside
+      it, and an audit with one (test_archive_live.py);
+    - a stream behind a retention that deletes (test_stream_log_changes.py): the same error and the
+      same option after a repair, beside it, and test_stream_reader.py;
     - jobs on stores that were closed or have timers (test_jobs_timers.py), or are RocketMQ's
       (test_audit.py): reconcile on one that was killed, and all jobs in test_jobs_golden.py;
     - more commands of the pipeline (test_jobs_commands.py): the jobs' own tests beside it;
@@ -200,8 +203,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if used is not None:
             is_apart = is_apart or used.isdisjoint(getattr(item, "fixturenames", ()))
         if folder is not None and not is_apart:
-            is_second = folder in TWO and item.path.name.startswith(TWO[folder])
-            item.add_marker(pytest.mark.xdist_group(f"{folder.name}{' 2' * is_second}"))
+            item.add_marker(pytest.mark.xdist_group(folder.name))
 
 
 def pytest_collection_finish() -> None:

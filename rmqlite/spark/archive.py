@@ -25,7 +25,7 @@ from rmqlite.spark.source import spark_schema
 from rmqlite.spark.tables import utc_day
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from rmqlite.spark.arrow.planning import Look
 
@@ -118,12 +118,13 @@ class Archive:
         files = files.mode("append").partitionBy("topic", "day").option("compression", "zstd")
         files.parquet(self.place)
         there = self._between(begin, end)
-        wrote, (records, places, record_bytes) = _figures(log), _figures(there)
-        if wrote != (records, places, record_bytes) or records != places:
-            raise StoreUnavailable("verify", self.place, f"wrote {wrote}, read {records, places}")
+        wrote, found = _figures(log), _figures(there)
+        records, places, record_bytes, last = found
+        if wrote != found or records != places:
+            raise StoreUnavailable("verify", self.place, f"wrote {wrote}, read {found}")
         if not records:
             raise StoreUnavailable("archive", self.place, f"no record from {begin} to {end}")
-        return ArchiveRun(begin, end, records, record_bytes, _last(there), live.place.where)
+        return ArchiveRun(begin, end, records, record_bytes, tuple(last), live.place.where)
 
     def _between(self, begin: int, end: int) -> DataFrame:
         """The records at these physical offsets; a column that an older archive lacks is null.
@@ -254,14 +255,19 @@ def check_archive(archive: str, names: Sequence[str] | None, found: Look) -> Non
 
 
 def _figures(log: DataFrame) -> tuple[Any, ...]:
-    """Records, distinct places, and bytes."""
+    """Records, distinct places, bytes, and the identity of the newest record: in one pass."""
     size = F.sum(F.col("store_size").cast("bigint"))
-    return tuple(log.agg(F.count("*"), F.count_distinct("physical_offset"), size).collect()[0])
+    places = F.count_distinct("physical_offset")
+    return tuple(log.agg(F.count("*"), places, size, _newest()).collect()[0])
 
 
 def _last(log: DataFrame) -> tuple[int | str, ...]:
+    """The identity of the newest record; empty if there is none."""
+    return tuple(log.agg(_newest()).collect()[0][0] or ())
+
+
+def _newest() -> Column:
     """The identity of the newest record, with its time as milliseconds."""
     moment = F.unix_millis("store_timestamp").alias("store_timestamp")
     names = [moment if name == "store_timestamp" else F.col(name) for name in _IDENTITY]
-    last = log.agg(F.max(F.struct(*names))).collect()[0][0]
-    return tuple(last or ())
+    return F.max(F.struct(*names))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.java_gateway import JavaPackage, JVMView
 
 from rmqlite.spark.jobs.running import short_run
 from rmqlite.spark.session import session
@@ -57,6 +58,36 @@ runpy.run_module("pyspark.daemon", run_name="__main__")
 """
 
 
+JAVA = "spark.driver.defaultJavaOptions"
+# In a fresh clone no Java has made a class archive yet.  To make one takes longer than a driver of
+# the tests gets back from it, and only a Java that makes one must check all byte code.
+UNCHECKED = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+
+
+def driver_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Those of a short run, for a driver of the tests."""
+    makes_archive = "ArchiveClassesAtExit" in settings[JAVA]
+    return {**settings, **QUICK} | ({JAVA: UNCHECKED} if makes_archive else {})
+
+
+def remember_found(names: type[Any]) -> None:
+    """Of classes and packages of Java, ask Java once.
+
+    Each use of a function of Spark's asks for some, and Java looks for each of them in ten packages
+    of three hundred jars.
+    """
+    look_up = names.__getattr__
+
+    def found(self: Any, name: str) -> Any:
+        self.__dict__[name] = there = look_up(self, name)
+        return there
+
+    names.__getattr__ = found
+
+
 @pytest.fixture(scope="session", autouse=True)
 def python_of_spark(tmp_path_factory: pytest.TempPathFactory) -> None:
     """For all sessions of this process, and those of its drivers."""
@@ -70,9 +101,10 @@ def python_of_spark(tmp_path_factory: pytest.TempPathFactory) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two slots, each task tried up to three times; ends with the last test that uses it."""
     warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
-    # A short run's Java maps its classes; the first on a machine makes the archive of them.
+    for names in (JVMView, JavaPackage):
+        remember_found(names)
     with short_run({}) as settings:
-        conf = settings | QUICK | warehouse
+        conf = driver_settings(settings) | warehouse
         made = session("local[2,3]", app_name="rmqlite tests", conf=conf)
         made.sparkContext.setLogLevel("ERROR")
         yield made

@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from rmqlite.spark.arrow.columns import columns_of
+from rmqlite.spark.arrow.decode import arrow_schema
 from rmqlite.spark.jobs.dead_letters import COLUMNS
 from rmqlite.spark.source import spark_schema
 
@@ -61,5 +64,7 @@ def table(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
     for row in rows:
         at = {n: row[n] for n in moments if row[n] is not None}
         dated = {n: datetime.fromtimestamp(ms / 1000, UTC) for n, ms in at.items()}
-        cells.append(tuple((row | dated)[name] for name in COLUMNS))
-    return spark.createDataFrame(cells, spark_schema(columns_of(COLUMNS)))
+        cells.append(row | dated | {"properties": [*row["properties"].items()]})
+    named = columns_of(COLUMNS)
+    found = pa.Table.from_pylist(cells, arrow_schema(named))
+    return spark.createDataFrame(found, spark_schema(named))

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.words.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rmqlite.spark.arrow.columns import columns_of
+from rmqlite.spark.arrow.decode import arrow_schema
 from rmqlite.spark.source import spark_schema
 
 if TYPE_CHECKING:
@@ -93,9 +96,11 @@ class LogRows:
 
 
 def frame(spark: SparkSession, rows: Sequence[Row], columns: Sequence[str]) -> DataFrame:
-    """Rows as the format "rmqlite" would give them; what they do not have is null."""
-    values = [tuple(row.get(name) for name in columns) for row in rows]
-    return spark.createDataFrame(values, spark_schema(columns_of(columns)))
+    """Rows as a job gets them from a small log; what they do not have is null."""
+    named = columns_of(columns)
+    values = [{name: row.get(name) for name in columns} for row in rows]
+    table = pa.Table.from_pylist(values, arrow_schema(named))
+    return spark.createDataFrame(table, spark_schema(named))
 
 
 def moment(at_ms: int) -> datetime:

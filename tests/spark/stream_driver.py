@@ -14,7 +14,7 @@ from rmqlite.spark.data_source_api import HAS_READ_LIMITS
 from rmqlite.spark.jobs.running import short_run
 from rmqlite.spark.session import session
 from rmqlite.spark.streaming import INITIAL_OFFSETS, read_stream
-from tests.spark.conftest import QUICK
+from tests.spark.conftest import driver_settings
 
 COLUMNS = ("topic", "queue_id", "queue_offset", "keys")
 
@@ -32,7 +32,7 @@ def beginning(checkpoint: Path) -> Any:
 
 def main(kind: str, where: str, checkpoint: str, sink: str) -> None:
     with short_run({}) as settings:
-        spark = session("local[2]", conf=settings | QUICK)
+        spark = session("local[2]", conf=driver_settings(settings))
     stream = read_stream(
         spark,
         checkpoint=checkpoint,

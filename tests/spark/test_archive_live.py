@@ -21,7 +21,7 @@ from tests.support.sending import SEED, Sending
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FILE_BYTES = 1 << 18
+FILE_BYTES = 1 << 17
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     keys = OF_ANY_DISK | {"grpcPort": str(free_port()), "messageDelayLevel": "1s 2s"}
     keys |= {"deleteWhen": ";".join(f"{hour:02d}" for hour in range(24))}
     keys |= {"fileReservedTime": "1", "cleanResourceInterval": "100"}
-    keys |= {"mappedFileSizeCommitLog": str(FILE_BYTES), "maxMessageSize": str(FILE_BYTES // 2)}
+    keys |= {"mappedFileSizeCommitLog": str(FILE_BYTES), "maxMessageSize": str(FILE_BYTES // 4)}
     with BrokerProcess(tmp_path / "broker", keys) as broker:
         yield broker
 

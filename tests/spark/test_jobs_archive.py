@@ -170,6 +170,7 @@ def test_an_archive_of_something_else_is_refused(
         read_archive(spark, str(tmp_path / "missing"))
 
 
+@pytest.mark.long
 def test_a_job_sees_no_difference_when_retention_took_what_is_archived(
     spark: SparkSession, store: Path, tmp_path: Path
 ) -> None:

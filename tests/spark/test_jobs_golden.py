@@ -189,6 +189,7 @@ def test_an_export_holds_the_dead_letters_of_the_entries(
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reader_of_log", [0], ids=["tasks"], indirect=True)
 def test_an_archive_has_every_record_of_a_closed_file(golden: Golden, tmp_path: Path) -> None:
     """And with it every job reads the same records as without; such a job is no short run."""

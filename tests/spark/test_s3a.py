@@ -24,29 +24,20 @@ from tests.support.s3 import s3_server
 from tests.support.stores import StoreUnderTest, new_record, scheduled
 
 README: Final = toolchains.ROOT / "rmqlite" / "spark" / "README.md"
-QUICK: Final = {
-    "spark.ui.enabled": "false",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
 DRIVER: Final = """
 import json
 import sys
 from typer.testing import CliRunner
 from rmqlite.cli.main import app
 from rmqlite.spark.jobs.dead_letters import read_export
-from rmqlite.spark.jobs.running import running_session
-from rmqlite.spark.jobs.running import short_run
+from rmqlite.spark.jobs.running import running_session, short_run
+from tests.spark.conftest import driver_settings
 
-JAVA = "spark.driver.defaultJavaOptions"
 conf, commands = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 found = []
 with (
     short_run({}) as settings,
-    running_session("driver", master="local[2]", conf={JAVA: settings[JAVA]} | conf) as spark,
+    running_session("driver", master="local[2]", conf=driver_settings(settings) | conf) as spark,
 ):
     for words in commands:
         done = CliRunner().invoke(app, ["pipeline", *words])
@@ -105,7 +96,7 @@ def test_exports_archives_and_tables_lie_in_an_object_store(
         "access.key": "any",
         "secret.key": "any",
     }
-    conf = QUICK | {"spark.jars": ",".join(map(str, toolchains.s3a_jars()))}
+    conf = {"spark.jars": ",".join(map(str, toolchains.s3a_jars()))}
     conf |= {f"spark.hadoop.fs.s3a.{name}": value for name, value in s3a.items()}
     done = subprocess.run(
         [sys.executable, "-c", DRIVER, json.dumps(conf), json.dumps(commands)],

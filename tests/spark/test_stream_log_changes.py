@@ -16,13 +16,13 @@ import pytest
 from rmqlite.client import Message, Producer
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS
-from rmqlite.spark.reading import read_log
 from rmqlite.spark.streaming import read_stream
 from rmqlite.testing import BrokerProcess
 from tests.spark.stream_sinks import Sink, run
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.eventually import eventually
 from tests.support.looking import run_store
+from tests.support.plain_decoder import every
 from tests.support.repairs import overwrite
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def at(row: tuple[str, int, int]) -> int:
     return row[2]
 
 
+@pytest.mark.long
 def test_records_that_retention_deletes_unread_are_told(
     broker: BrokerProcess, streams: Streams
 ) -> None:
@@ -124,13 +125,13 @@ def test_records_that_retention_deletes_unread_are_told(
 
 
 def test_a_record_that_was_repaired_before_it_was_read_is_told(
-    spark: SparkSession, broker: BrokerProcess, streams: Streams
+    broker: BrokerProcess, streams: Streams
 ) -> None:
     """Its place gives no row: a stream went on behind it without a word."""
     send(broker, "m0")
     assert streams.read_all("m0")
     send(broker, "m1", "lost", "m3")
-    broken = place_of(spark, broker, "lost") + 90
+    broken = place_of(broker, "lost") + 90
     broker.stop()
     repair(broker, broken, 4)
     broker.start()
@@ -143,12 +144,12 @@ def test_a_record_that_was_repaired_before_it_was_read_is_told(
 
 
 def test_a_log_that_was_cut_and_has_grown_again_is_told(
-    spark: SparkSession, broker: BrokerProcess, streams: Streams
+    broker: BrokerProcess, streams: Streams
 ) -> None:
     """The offsets that a stream has read are those of other records: it skipped new ones."""
     send(broker, *(f"m{n}" for n in range(10)))
     assert streams.read_all(*(f"m{n}" for n in range(10)))
-    broken = place_of(spark, broker, "m7")
+    broken = place_of(broker, "m7")
     broker.stop()
     repair(broker, broken, 4_096)
     broker.start()
@@ -166,10 +167,9 @@ def test_a_log_that_was_cut_and_has_grown_again_is_told(
     assert streams.read_all("m14")
 
 
-def place_of(spark: SparkSession, broker: BrokerProcess, key: str) -> int:
+def place_of(broker: BrokerProcess, key: str) -> int:
     """The physical offset of a message."""
-    log = read_log(spark, path=str(broker.store), columns=("keys", "physical_offset"))
-    return int(log.where(f"keys = '{key}'").collect()[0].physical_offset)
+    return next(int(row["physical_offset"]) for row in every(broker.store) if row["keys"] == key)
 
 
 def repair(broker: BrokerProcess, begin: int, size: int) -> None:

@@ -97,12 +97,12 @@ def audit(
     found = _audit(first, None)
     if found.held and not found.total("overdue"):
         return found
-    found_waits = stated(
-        w.ended(read(w.MORE_COLUMNS)), begin_offset=begin_offset, now_ms=now_ms, slack_ms=slack_ms
-    ).persist()
+    # What stated() adds needs the waits twice; to find them is the work.
+    ended = w.ended(read(w.MORE_COLUMNS)).persist()
+    found_waits = stated(ended, begin_offset=begin_offset, now_ms=now_ms, slack_ms=slack_ms)
     second = _audit(collected(counted(found_waits)), None)
     if second.held:
-        found_waits.unpersist()
+        ended.unpersist()
         return second
     return _audit(second.rows, offenders(found_waits))
 

@@ -51,6 +51,8 @@ _SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
+    # Before the first text is made lower case, it would look up every character there is: seconds.
+    "spark.sql.icu.caseMappings.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.ui.showConsoleProgress": "false",
 }
