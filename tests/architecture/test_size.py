@@ -50,7 +50,7 @@ SIZES: Final = {
     "client": Size(6_332, 28),
     "protocols": Size(15_580, 77),
     "rmqlite": Size(187, 4),
-    "spark": Size(7_786, 41),
+    "spark": Size(7_794, 41),
     "store_tools": Size(7_176, 32),
     "testing": Size(569, 4),
     "views": Size(2_021, 9),
