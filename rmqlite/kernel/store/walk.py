@@ -236,9 +236,7 @@ class Redo:
             self._enter(walked, is_forced)
             self._complete_lost(head.topic, head.queue_id, head.queue_offset, 1)
 
-    def plain(
-        self, data: bytes, at: int, base: int, upto: int, slow_max: int = INT64_MAX
-    ) -> Plain:
+    def plain(self, data: bytes, at: int, base: int, upto: int, slow_max: int = INT64_MAX) -> Plain:
         """Take ordinary records of queues that enter() has met, which are their queues' next.
 
         data: bytes of one log file from physical offset `base` on; at: where to begin; upto:
