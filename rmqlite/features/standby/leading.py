@@ -72,7 +72,7 @@ class StandbyCall:
         self.wake.set()
         asyncio.get_running_loop().call_later(BEAT_S, self.beat)
 
-    def end(self) -> None:
+    def end_call(self) -> None:
         self.is_over = True
         self.wake.set()
 
@@ -172,7 +172,7 @@ class Leading:
             self._commit.refusal = Unavailable(self._absence)
             self._commit.refuse_waiters(FlushFailed(self._absence, is_final=False))
             if session is not None:
-                session.end()
+                session.end_call()
             elif self._config.master_address:
                 await self._ask_the_other()
 
@@ -242,7 +242,7 @@ class Leading:
             # It must not take over before it has all again.
             await self.authority.note_peer("")
         if self._session is not None:
-            self._session.end()
+            self._session.end_call()
         session = self._session = StandbyCall(first, begin, write)
         self._peer = first.address
         self._is_followed.set()
@@ -253,7 +253,7 @@ class Leading:
         try:
             await self._ship(session)
         finally:
-            session.end()
+            session.end_call()
             acks.cancel()
             with suppress(asyncio.CancelledError):
                 await acks
@@ -357,7 +357,7 @@ class Leading:
                 if self._role.alone_since_ms and session.acked >= self._store.synced_end:
                     await self._count_two(session)
         finally:
-            session.end()
+            session.end_call()
 
     def _take_ack(self, session: StandbyCall, data: bytes) -> bool:
         """False: it was the last one, or what it says cannot be."""
