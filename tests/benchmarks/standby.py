@@ -190,7 +190,8 @@ def echoing(port: Any) -> None:
             await context.write(data)
 
     async def main() -> None:
-        server, handler = grpc.aio.server(), grpc.stream_stream_rpc_method_handler(answer)
+        server = grpc.aio.server()
+        handler: Any = grpc.stream_stream_rpc_method_handler(answer)
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler("bench.Echo", {"Talk": handler}),)
         )
