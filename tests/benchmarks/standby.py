@@ -1,23 +1,30 @@
 """What a standby costs.
 
-    python -m tests.benchmarks.standby enter send idle catch-up
+    python -m tests.benchmarks.standby enter send idle catch-up echo
 
 enter: in one process, MB of a log a second that a standby enters, for bodies of 1,000 and of 100
 bytes, and how long one piece takes.  send: a producer's single sends at a pair and at a broker
 alone, in turns.  idle: CPU of both brokers while nothing is sent.  catch-up: an empty standby
-beside a master with a long log.
+beside a master with a long log.  echo: what gRPC alone takes for one frame and its answer, which no
+pair can be faster than, and what it takes once a second.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import multiprocessing
+import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import grpc
+import grpc.aio
 
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.features.standby.copied_store import CopiedStore
@@ -175,11 +182,69 @@ def catch_up(folder: Path, scale: float) -> None:
             )
 
 
+def echoing(port: Any) -> None:
+    """A server of gRPC that says again what it gets."""
+
+    async def answer(_: object, context: Any) -> None:
+        while (data := await context.read()) is not grpc.aio.EOF:
+            await context.write(data)
+
+    async def main() -> None:
+        server = grpc.aio.server()
+        handler: Any = grpc.stream_stream_rpc_method_handler(answer)
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("bench.Echo", {"Talk": handler}),)
+        )
+        port.send(server.add_insecure_port("127.0.0.1:0"))
+        await server.start()
+        await server.wait_for_termination()
+
+    asyncio.run(main())
+
+
+async def echoes(port: int, pids: Sequence[int], count: int, rest_s: float) -> list[float]:
+    """Seconds of each of count echoes, then of CPU of each process for all of them."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call: Any = channel.stream_stream("/bench.Echo/Talk")()
+        found, before = [], list[float]()
+        for number in range(-20, count):
+            if number == 0:
+                before = [cpu_s_of(pid) for pid in pids]
+            began_s = time.monotonic()
+            await call.write(b"x" * 1_200)
+            await call.read()
+            if number >= 0:
+                found.append(time.monotonic() - began_s)
+                await asyncio.sleep(rest_s)
+        call.cancel()
+    return [*found, *[cpu_s_of(pid) - was for pid, was in zip(pids, before, strict=True)]]
+
+
+def echo(folder: Path, scale: float) -> None:  # noqa: ARG001
+    """CPU of the server, and of this process, which is the client."""
+    own, other = multiprocessing.Pipe()
+    server = multiprocessing.get_context("spawn").Process(target=echoing, args=(other,))
+    server.start()
+    try:
+        pids, port, count = (server.pid or 0, os.getpid()), own.recv(), int(3_000 * scale) or 1
+        *found, one, two = asyncio.run(echoes(port, pids, count, 0))
+        print(
+            f"echo p50 {statistics.median(found) * 1e3:.2f} ms;"
+            f" CPU µs {one * 1e6 / count:.0f}, {two * 1e6 / count:.0f}"
+        )
+        seconds = int(30 * scale) or 1
+        *_, one, two = asyncio.run(echoes(port, pids, seconds, 1))
+        print(f"an echo a second, CPU: {one / seconds:.2%}, {two / seconds:.2%}")
+    finally:
+        server.kill()
+
+
 SCENARIOS: Final[dict[str, Callable[[Path, float], None]]] = {
     "enter": enter,
     "send": send,
     "idle": idle,
     "catch-up": catch_up,
+    "echo": echo,
 }
 
 

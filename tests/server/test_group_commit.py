@@ -157,6 +157,25 @@ def test_those_who_wait_share_one_sync(tmp_path: Path, syncer: SyncThread) -> No
     assert committed.commit.syncs.histogram().total == 1
 
 
+def test_a_standby_gets_the_bytes_before_the_disk_works_on_them(held: Held) -> None:
+    """Its way is the longer one; and what comes while a sync runs goes with the next sync."""
+    syncs_begun: list[int] = []
+
+    async def main() -> None:
+        held.begin()
+        held.commit.on_start = lambda: syncs_begun.append(len(held.thread.jobs))
+        held.append()
+        assert syncs_begun == [0]
+        await turns_until(lambda: len(held.thread.jobs) == 1)
+        held.append()
+        assert syncs_begun == [0, 0]
+        held.thread.run_next()
+        assert syncs_begun == [0, 0, 0]
+        held.thread.run_next()
+
+    asyncio.run(main())
+
+
 def test_a_call_is_answered_though_a_persist_was_faster_than_its_sync(held: Held) -> None:
     """It waited for a sync that nobody began, because everything was on disk already."""
 

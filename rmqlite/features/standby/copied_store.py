@@ -34,8 +34,9 @@ from rmqlite.kernel.words.levels import LevelTable
 from rmqlite.kernel.words.names import TABLES_TOPIC
 
 STEPS_S: Final = 0.005
-STEP_BYTES: Final = 16 << 10
-"""So many bytes of the shortest records, each of which completes a timer, take 10 ms."""
+STEP_BYTES: Final = 256 << 10
+STEP_RECORDS: Final = 64
+"""So many records that wait, or complete others, take 4 ms; as many bytes of others do."""
 _TABLES = TABLES_TOPIC.encode()
 _SIZE_AND_PLACE = record.layout_of_fields("size", "magic", "physical_offset")
 
@@ -59,7 +60,7 @@ class CopiedStore(MessageStore):
         """Forget the beginning of a record that has not come whole."""
         self._at = self._log.end
         """Where the bytes of `_rest` lie, which are no whole record yet."""
-        self._rest = bytearray()
+        self._rest = b""
         self._blank: list[tuple[int, list[bytes]]] = []
         """The blank behind the last record, which is written with the next one."""
 
@@ -88,17 +89,17 @@ class CopiedStore(MessageStore):
         if physical_offset != self.wanted:
             reason = f"the bytes at {physical_offset} came, not those at {self.wanted}"
             raise StoreUnavailable("copy", str(self._root), reason)
-        self._rest += data
-        size = whole_length(self._rest, self._at)
+        data = self._rest + data
+        size = whole_length(data, self._at)
         if size:
-            self._write(bytes(self._rest[:size]))
+            self._write(data[:size])
             self._at += size
-            del self._rest[:size]
+        self._rest = data[size:]
         room = self.log_file_bytes - self._at % self.log_file_bytes
         if self._rest[:BLANK_BYTES] == record.encode_blank(room):
             self._blank = [(self._at, [record.encode_blank(room)])]
             self._at += room
-            self._rest.clear()
+            self._rest = b""
 
     def enter(self) -> bool:
         """Enter what was received, for STEPS_S at most; False if all of it is entered.
@@ -175,7 +176,7 @@ class CopiedStore(MessageStore):
         redo.write()
 
     def _take_plain(self, redo: Redo, data: bytes, at: int, base: int) -> int:
-        plain = redo.plain(data, at, base, min(len(data), at + STEP_BYTES))
+        plain = redo.plain(data, at, base, min(len(data), at + STEP_BYTES), STEP_RECORDS)
         self._dispatch.index.add(plain.keyed)
         self._note(len(plain.keyed), plain.newest_timestamp_ms)
         return plain.at
@@ -213,7 +214,7 @@ class CopiedStore(MessageStore):
 
 
 @in_c
-def whole_length(data: bytearray, base: int) -> int:
+def whole_length(data: bytes, base: int) -> int:
     """The length of the whole records at the beginning of the log's bytes from base on."""
     at = 0
     while len(data) - at >= record.RECORD_BYTES_MIN:

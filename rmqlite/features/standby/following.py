@@ -15,8 +15,8 @@ from typing import Final
 
 from rmqlite.features.standby.authority import Authority, ByHand
 from rmqlite.features.standby.copied_store import CopiedStore
-from rmqlite.features.standby.leading import AWAY_S, BEAT_S, OPEN
-from rmqlite.features.standby.role import BrokerRole, master_name, role_of, save_role_aside
+from rmqlite.features.standby.leading import AWAY_S, BEAT_S
+from rmqlite.features.standby.role import OPEN, BrokerRole, master_name, role_of, save_role_aside
 from rmqlite.features.standby.terms import terms_of
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.process.loops import Outage
@@ -208,7 +208,10 @@ class Following:
             async with asyncio.timeout(AWAY_S * 2) as silence:
                 while not self.is_promoted:
                     frame = await self._read(read)
-                    silence.reschedule(loop.time() + AWAY_S * 2)
+                    until_s = loop.time() + AWAY_S * 2
+                    # Each call makes a timer.
+                    if until_s - (silence.when() or 0) > BEAT_S:
+                        silence.reschedule(until_s)
                     if frame.data:
                         await self.enter(frame)
                     else:

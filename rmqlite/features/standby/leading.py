@@ -13,10 +13,11 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from rmqlite.features.standby.authority import Authority, ByHand
-from rmqlite.features.standby.role import SLAVE, BrokerRole, role_of, save_role_aside
+from rmqlite.features.standby.role import OPEN, SLAVE, BrokerRole, role_of, save_role_aside
 from rmqlite.features.standby.terms import begin_term, common_end, terms_of
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.requests.broker import ReplicationStatus
@@ -37,7 +38,7 @@ from rmqlite.protocols.native.replication import (
     read_master,
 )
 
-PIECE_BYTES: Final = 128 << 10
+PIECE_BYTES: Final = 256 << 10
 """The most bytes of the log in a frame: a standby enters so many in a few milliseconds."""
 WINDOW_BYTES: Final = 8 << 20
 """The most bytes that were sent and are not on the standby's disk."""
@@ -61,7 +62,19 @@ class StandbyCall:
         self.wake = asyncio.Event()
         self.took_over = asyncio.Event()
         self.sending = asyncio.Lock()
-        self.is_over = False
+        self.is_over = self.is_beat_due = False
+
+    def beat(self) -> None:
+        """Say the clock soon, and each second again."""
+        if self.is_over:
+            return
+        self.is_beat_due = True
+        self.wake.set()
+        asyncio.get_running_loop().call_later(BEAT_S, self.beat)
+
+    def end_call(self) -> None:
+        self.is_over = True
+        self.wake.set()
 
 
 class Leading:
@@ -159,8 +172,7 @@ class Leading:
             self._commit.refusal = Unavailable(self._absence)
             self._commit.refuse_waiters(FlushFailed(self._absence, is_final=False))
             if session is not None:
-                session.is_over = True
-                session.wake.set()
+                session.end_call()
             elif self._config.master_address:
                 await self._ask_the_other()
 
@@ -230,18 +242,18 @@ class Leading:
             # It must not take over before it has all again.
             await self.authority.note_peer("")
         if self._session is not None:
-            self._session.is_over = True
-            self._session.wake.set()
+            self._session.end_call()
         session = self._session = StandbyCall(first, begin, write)
         self._peer = first.address
         self._is_followed.set()
         self._heard_s = elapsed_s()
         log.info("a standby follows peer=%s from=%d end=%d", self._peer, begin, self._store.end)
-        self._commit.on_start = session.wake.set
+        self._commit.on_start = partial(self._wake, session)
         acks = asyncio.create_task(self._take_acks(session, read))
         try:
             await self._ship(session)
         finally:
+            session.end_call()
             acks.cancel()
             with suppress(asyncio.CancelledError):
                 await acks
@@ -281,8 +293,8 @@ class Leading:
         return begin
 
     async def _ship(self, session: StandbyCall) -> None:
-        store, terms = self._store, terms_of(self._store)
-        beat_s, offsets, loop = 0.0, b"", asyncio.get_running_loop()
+        store, terms, offsets = self._store, terms_of(self._store), self._broker.offsets
+        changes = -1
         await session.write(
             MasterFrame(
                 session.sent,
@@ -295,25 +307,25 @@ class Leading:
                 synced_end=store.synced_end,
             ).to_bytes()
         )
+        session.beat()
         while not session.is_over:
             session.wake.clear()
-            if elapsed_s() - beat_s >= BEAT_S:
-                beat_s = elapsed_s()
-                found = await self._encoded_offsets()
-                await self._write(session, b"", b"" if found == offsets else found)
-                offsets = found
+            if session.is_beat_due:
+                session.is_beat_due = False
+                is_new, changes = offsets.changes != changes, offsets.changes
+                await self._write(session, b"", await self._encoded_offsets() if is_new else b"")
             if session.sent < store.end and session.sent - session.acked < WINDOW_BYTES:
                 await self._write(session, self._piece(session))
-                await asyncio.sleep(0)
-                continue
-            beat = loop.call_later(beat_s + BEAT_S - elapsed_s(), session.wake.set)
-            await session.wake.wait()
-            beat.cancel()
+            else:
+                await session.wake.wait()
+
+    def _wake(self, session: StandbyCall) -> None:
+        if session.sent < self._store.end:
+            session.wake.set()
 
     async def _encoded_offsets(self) -> bytes:
         tree = self._broker.offsets.snapshot()
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, lambda: pack_offsets(tree()))
+        return await asyncio.to_thread(lambda: pack_offsets(tree()))
 
     def _piece(self, session: StandbyCall) -> bytes:
         """The next bytes to send, of one log file; session.sent is where they begin."""
@@ -345,8 +357,7 @@ class Leading:
                 if self._role.alone_since_ms and session.acked >= self._store.synced_end:
                     await self._count_two(session)
         finally:
-            session.is_over = True
-            session.wake.set()
+            session.end_call()
 
     def _take_ack(self, session: StandbyCall, data: bytes) -> bool:
         """False: it was the last one, or what it says cannot be."""
@@ -362,8 +373,7 @@ class Leading:
             session.took_over.set()
             return False
         self._take_copy(session)
-        if session.sent < self._store.end:
-            session.wake.set()
+        self._wake(session)
         return True
 
     def _take_copy(self, session: StandbyCall) -> None:
@@ -487,14 +497,3 @@ def _end_in_file(store: MessageStore, start: int) -> int:
     size = store.log_file_bytes
     mark = decode_mark(store.read(start + mark_position(size), MARK_BYTES))
     return mark.summed_end if mark else start + size
-
-
-OPEN: Final = frozenset(
-    {
-        *("Service.status", "StandbyCalls.follow"),
-        *("StandbyCalls.promote", "StandbyCalls.switch"),
-        # Its name server goes on; order configurations are those of its start.
-        *("KeyValueCalls.orders", "KeyValueCalls.order_of"),
-    }
-)
-"""What a broker answers that is not the master."""

@@ -17,6 +17,15 @@ from rmqlite.kernel.store.disk.files import Files, SystemFiles
 from rmqlite.kernel.store.tables import tables
 
 SLAVE: Final = "SLAVE"
+OPEN: Final = frozenset(
+    {
+        *("Service.status", "StandbyCalls.follow"),
+        *("StandbyCalls.promote", "StandbyCalls.switch"),
+        # Its name server goes on; order configurations are those of its start.
+        *("KeyValueCalls.orders", "KeyValueCalls.order_of"),
+    }
+)
+"""What a broker answers that is not the master."""
 Name = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
 
 

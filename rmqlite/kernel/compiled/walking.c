@@ -4,13 +4,14 @@
 
 #include "records.h"
 
-/* The tail of a record's queue, borrowed; NULL if none is known, or with an error set. */
-static PyObject *tail_of(PyObject *known, const uint8_t *topic, int32_t queue_id) {
-    PyObject *key = Py_BuildValue("y#i", (const char *)topic, (Py_ssize_t)*topic + 1, queue_id);
-    PyObject *tail = key == NULL ? NULL : PyDict_GetItemWithError(known, key);
-    Py_XDECREF(key);
-    return tail;
-}
+/* The queue of the last record, because the next one is nearly always of the same: its topic as it
+   stands in the data, its tail (borrowed), what the tail has, and where its next record is put. */
+typedef struct {
+    const uint8_t *topic;
+    int32_t id;
+    PyObject *tail, *entries, *prefix;
+    long long next, wait_queue;
+} Queue;
 
 /* A whole number that an object has; -1 with an error set. */
 static long long number_in(PyObject *object, const char *name) {
@@ -20,34 +21,61 @@ static long long number_in(PyObject *object, const char *name) {
     return number;
 }
 
-/* Add an entry to a tail, and a record's keys to the list, if there is one; false with an error set. */
-static int enter(
-    PyObject *tail, long long next, const uint8_t *entry, PyObject *keyed, Text pairs,
-    long long place, long long stored_ms) {
+/* Let its tail know what it has got; false with an error set. */
+static int leave(Queue *queue) {
+    PyObject *kind, *error, *trace, *next;
+    int is_done = 1;
+    if (queue->tail != NULL) {
+        PyErr_Fetch(&kind, &error, &trace);
+        next = PyLong_FromLongLong(queue->next);
+        is_done = next != NULL && PyObject_SetAttrString(queue->tail, "next", next) == 0;
+        if (is_done) PyErr_Restore(kind, error, trace);
+        else Py_XDECREF(kind), Py_XDECREF(error), Py_XDECREF(trace);
+        Py_XDECREF(next);
+    }
+    Py_CLEAR(queue->entries);
+    Py_CLEAR(queue->prefix);
+    queue->tail = NULL;
+    return is_done;
+}
+
+/* Go to a record's queue; 0 if none is known, -1 with an error set. */
+static int go_to(Queue *queue, PyObject *known, const uint8_t *topic, int32_t id) {
+    if (queue->tail != NULL && queue->id == id && memcmp(queue->topic, topic, *topic + 1) == 0) return 1;
+    if (!leave(queue)) return -1;
+    PyObject *key = Py_BuildValue("y#i", (const char *)topic, (Py_ssize_t)*topic + 1, id);
+    PyObject *tail = key == NULL ? NULL : PyDict_GetItemWithError(known, key);
+    Py_XDECREF(key);
+    if (tail == NULL) return PyErr_Occurred() ? -1 : 0;
+    long long next = number_in(tail, "next"), wait_queue = number_in(tail, "wait_queue");
     PyObject *entries = PyObject_GetAttrString(tail, "entries");
-    PyObject *prefix = NULL, *row = NULL, *number = PyLong_FromLongLong(next);
-    int is_done = 0;
-    if (entries == NULL || number == NULL || !PyByteArray_Check(entries)) goto done;
-    Py_ssize_t size = PyByteArray_GET_SIZE(entries);
-    if (PyByteArray_Resize(entries, size + ENTRY_BYTES) < 0) goto done;
-    memcpy(PyByteArray_AS_STRING(entries) + size, entry, ENTRY_BYTES);
-    is_done = PyObject_SetAttrString(tail, "next", number) == 0;
-    if (!is_done || keyed == Py_None) goto done;
-    prefix = PyObject_GetAttrString(tail, "prefix");
-    row = prefix == NULL ? NULL
-                         : Py_BuildValue("Oy#LL", prefix, pairs.at, pairs.size, place, stored_ms);
-    is_done = row != NULL && PyList_Append(keyed, row) == 0;
-done:
-    Py_XDECREF(entries);
-    Py_XDECREF(prefix);
-    Py_XDECREF(number);
+    PyObject *prefix = PyObject_GetAttrString(tail, "prefix");
+    *queue = (Queue){topic, id, NULL, entries, prefix, next, wait_queue};
+    if (PyErr_Occurred() || !PyByteArray_Check(entries)) return -1;
+    queue->tail = tail;
+    return 1;
+}
+
+/* Add an entry to the queue, and a record's keys to the list, if there is one; false with an error set. */
+static int enter(
+    Queue *queue, const uint8_t *entry, PyObject *keyed, Text pairs, long long place,
+    long long stored_ms) {
+    Py_ssize_t size = PyByteArray_GET_SIZE(queue->entries);
+    if (PyByteArray_Resize(queue->entries, size + ENTRY_BYTES) < 0) return 0;
+    memcpy(PyByteArray_AS_STRING(queue->entries) + size, entry, ENTRY_BYTES);
+    queue->next++;
+    if (keyed == Py_None) return 1;
+    PyObject *row =
+        Py_BuildValue("Oy#LL", queue->prefix, pairs.at, pairs.size, place, stored_ms);
+    int is_done = row != NULL && PyList_Append(keyed, row) == 0;
     Py_XDECREF(row);
     return is_done;
 }
 
 /* Take the record that begins there; its length, 0 if it is not for this loop, -1 with an error. */
 static int64_t take(
-    Text data, int64_t at, int64_t base, PyObject *known, PyObject *keyed, int64_t *newest_ms) {
+    Queue *queue, Text data, int64_t at, int64_t base, PyObject *known, PyObject *keyed,
+    int64_t *newest_ms) {
     const uint8_t *head = data.at + at, *body = head + HEAD_BYTES;
     if (at < 0 || data.size - at < HEAD_BYTES + LENGTHS_BYTES) return 0;
     int64_t size = (int32_t)get32(head + SIZE_AT), body_bytes = (int32_t)get32(head + BODY_SIZE_AT);
@@ -61,13 +89,13 @@ static int64_t take(
     uint32_t crc, code = 0;
     if (pairs > end || (pairs[-2] << 8 | pairs[-1]) != end - pairs || memchr(pairs, 0, end - pairs))
         return 0;
-    PyObject *tail = tail_of(known, topic, (int32_t)get32(head + QUEUE_ID_AT));
-    if (tail == NULL) return PyErr_Occurred() ? -1 : 0;
-    long long next = number_in(tail, "next"), wait_queue = number_in(tail, "wait_queue");
-    if (PyErr_Occurred() || !body_crc(&crc, body, body_bytes)) return -1;
+    int is_known = go_to(queue, known, topic, (int32_t)get32(head + QUEUE_ID_AT));
+    if (is_known <= 0) return is_known;
+    if (!body_crc(&crc, body, body_bytes)) return -1;
     Properties found = {0};
     find_properties(&found, pairs, end - pairs);
-    if ((keyed != Py_None && wait_queue) || (uint64_t)next != get64(head + QUEUE_OFFSET_AT) ||
+    if ((keyed != Py_None && queue->wait_queue) ||
+        (uint64_t)queue->next != get64(head + QUEUE_OFFSET_AT) ||
         crc != get32(head + BODY_CRC_AT) || !hash_text(&code, found.tags.at, found.tags.size))
         return 0;
     uint8_t entry[ENTRY_BYTES];
@@ -76,7 +104,7 @@ static int64_t take(
     put64(entry + 12, (uint64_t)(int64_t)(int32_t)code);
     int64_t stored_ms = (int64_t)get64(head + STORE_TIMESTAMP_AT);
     Text own = {pairs, end - pairs};
-    if (!enter(tail, next + 1, entry, keyed, own, (long long)place, stored_ms)) return -1;
+    if (!enter(queue, entry, keyed, own, (long long)place, stored_ms)) return -1;
     if (stored_ms > *newest_ms) *newest_ms = stored_ms;
     return size;
 }
@@ -92,9 +120,11 @@ PyObject *plain_run(PyObject *self, PyObject *args) {
     Text text = {data.buf, upto < data.len ? upto : data.len};
     int64_t newest_ms = 0, size = -1;
     Py_ssize_t count = 0;
+    Queue queue = {0};
     if (keyed != Py_None && !PyList_Check(keyed)) PyErr_BadArgument();
     else
-        for (; (size = take(text, at, base, known, keyed, &newest_ms)) > 0; count++) at += size;
+        for (; (size = take(&queue, text, at, base, known, keyed, &newest_ms)) > 0; count++) at += size;
+    if (!leave(&queue)) size = -1;
     PyBuffer_Release(&data);
     return size < 0 ? NULL : Py_BuildValue("LLn", at, (long long)newest_ms, count);
 }

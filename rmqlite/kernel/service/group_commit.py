@@ -169,7 +169,7 @@ class GroupCommit:
         self._unread: list[tuple[int, set[QueueKey]]] = []
         """What a sync has covered: its end, and the queues with new messages before it."""
         self.on_start: Callable[[], None] | None = None
-        """Called when a sync begins, which covers all that was appended until then."""
+        """Called before a sync begins, which covers all that was appended until then."""
         self.refusal: Unavailable | None = None
         """Why nothing that is appended now would be durable soon."""
         self._waiters: list[_Waiter] = []
@@ -195,6 +195,8 @@ class GroupCommit:
             return
         self._is_wanted = True
         if self._is_sync:
+            if self.on_start is not None:
+                self.on_start()
             # Covers everything else that is appended in this turn of the loop.
             self._loop.call_soon(self._start)
         else:

@@ -42,6 +42,7 @@ from rmqlite.kernel.store.log.repaired_place import (
 from rmqlite.kernel.store.progress import ScheduleProgress
 from rmqlite.kernel.words.errors import StoreDamaged
 from rmqlite.kernel.words.levels import LevelHistory
+from rmqlite.kernel.words.limits import INT64_MAX
 from rmqlite.kernel.words.property_string import PropertyString
 
 _WAITING_BYTES: Final = 8192 * ENTRY_BYTES
@@ -235,17 +236,17 @@ class Redo:
             self._enter(walked, is_forced)
             self._complete_lost(head.topic, head.queue_id, head.queue_offset, 1)
 
-    def plain(self, data: bytes, at: int, base: int, upto: int) -> Plain:
+    def plain(self, data: bytes, at: int, base: int, upto: int, slow_max: int = INT64_MAX) -> Plain:
         """Take ordinary records of queues that enter() has met, which are their queues' next.
 
         data: bytes of one log file from physical offset `base` on; at: where to begin; upto:
-        no record reaches beyond.  Their bodies fit their CRCs.  Nothing may have been given to
-        see().
+        no record reaches beyond; slow_max: how many are taken that C leaves.  Their bodies fit
+        their CRCs.  Nothing may have been given to see().
         """
         known = self._known
         keyed: list[Keyed] = []
         newest_ms = count = 0
-        while upto - at >= record.OVERHEAD_BYTES:
+        while upto - at >= record.OVERHEAD_BYTES and slow_max:
             run = plain_run(data, at, base, upto, known, None if self._only_ends else keyed)
             if run is not None and run[0] > at:
                 at, newest_ms, count = run[0], max(newest_ms, run[1]), count + run[2]
@@ -289,6 +290,7 @@ class Redo:
                 newest_ms = stored_ms
             at = end
             count += 1
+            slow_max -= 1
         self._count(count)
         return Plain(at, newest_ms, keyed)
 

@@ -64,6 +64,8 @@ class ConsumerOffsets:
                 self._offsets.setdefault(group, {})[queue] = known
                 self._groups_of.setdefault(topic, set()).add(group)
         self._count = sum(map(len, self._offsets.values()))
+        self.changes = 0
+        """Grows with each change of an offset."""
 
     def groups(self) -> Collection[str]:
         return self._offsets.keys()
@@ -91,6 +93,7 @@ class ConsumerOffsets:
 
     def forget_group(self, group: str) -> None:
         """Forget all offsets of a group; that is on disk after the next persist."""
+        self.changes += 1
         gone = self._offsets.pop(group, {})
         self.on_back(group)
         if self.leases is not None:
@@ -102,6 +105,7 @@ class ConsumerOffsets:
 
     def forget_topic(self, topic: str) -> None:
         """Forget every group's offsets in a topic; that is on disk after the next persist."""
+        self.changes += 1
         for group in self._groups_of.pop(topic, set()):
             known = self._offsets[group]
             gone = [queue for queue in known if queue.topic == topic]
@@ -149,6 +153,7 @@ class ConsumerOffsets:
 
     def write(self, group: str, offsets: Mapping[Queue, int]) -> None:
         """commit() for the leases themselves."""
+        self.changes += 1
         known = self._offsets.setdefault(group, {})
         before = len(known)
         for queue, offset in offsets.items():

@@ -15,6 +15,8 @@ def channel_to_master(config: BrokerConfig, answer_bytes_max: int) -> grpc.aio.C
         ("grpc.enable_http_proxy", 0),
         ("grpc.max_receive_message_length", answer_bytes_max),
         ("grpc.use_local_subchannel_pool", 1),
+        # Each piece of the log in one frame of HTTP/2, not in sixteen.
+        ("grpc.http2.max_frame_size", 1 << 20),
     )
     if address == config.master_address:
         return grpc.aio.insecure_channel(address, options=options)

@@ -97,8 +97,8 @@ def read_follower(data: bytes) -> FollowerFrame:
     if len(found.terms) > TERMS_MAX:
         raise InvalidValue("terms", len(found.terms), f"at most {TERMS_MAX}")
     terms = [LogTerm(each.number, each.start, each.id) for each in found.terms]
-    values = {name: getattr(found, name) for name in FollowerFrame._fields}
-    return FollowerFrame(**(values | {"terms": terms}))
+    values = [getattr(found, name) for name in FollowerFrame._fields]
+    return FollowerFrame(*values)._replace(terms=terms)
 
 
 def read_master(data: bytes) -> MasterFrame:
