@@ -48,7 +48,7 @@ SIZES: Final = {
     "cli": Size(11_947, 58),
     "celery": Size(731, 6),
     "client": Size(6_332, 28),
-    "protocols": Size(15_580, 77),
+    "protocols": Size(15_582, 77),
     "rmqlite": Size(187, 4),
     "spark": Size(7_794, 41),
     "store_tools": Size(7_176, 32),
