@@ -43,11 +43,11 @@ SIZES: Final = {
     "features.redrive": Size(2_344, 11),
     "features.simple_consumer": Size(236, 3),  # SimpleConsumer
     "features.sql": Size(826, 6),
-    "features.standby": Size(1_591, 12),
+    "features.standby": Size(1_626, 12),
     "features.transactions": Size(759, 7),
     "cli": Size(11_947, 58),
     "client": Size(6_223, 28),
-    "protocols": Size(15_580, 77),
+    "protocols": Size(15_581, 77),
     "rmqlite": Size(185, 4),
     "spark": Size(7_786, 41),
     "store_tools": Size(7_176, 32),

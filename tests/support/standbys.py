@@ -35,27 +35,29 @@ class Pair:
         authorities: tuple[str, str] = ("", ""),
         /,
         *,
-        credentials: tuple[str, str] = ("", ""),
+        credentials: Credentials | None = None,
         more_name_servers: str = "",
         **settings: str,
     ) -> None:
-        """authorities: of each broker.  credentials: of an administrator, if there are accounts.
+        """authorities: of each broker.  credentials: of an administrator, if there are accounts;
+        with a CA if both brokers take TLS only.
 
         more_name_servers: beside those of both, each with a ";" before it.
         """
-        self._credentials = Credentials(*credentials)
+        self._credentials = credentials
         addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
         names = [str(free_port()) for _ in range(2)]
         self.name_servers = ";".join([f"127.0.0.1:{port}" for port in names])
         both = {**SMALL, "inSyncReplicas": "2", "brokersAllowed": "127.0.0.1"}
         both |= {"namesrvAddr": self.name_servers + more_name_servers} | settings
-        roles = ({"brokerRole": "SYNC_MASTER"}, {"brokerRole": "SLAVE"})
+        waits = both["inSyncReplicas"] == "2"
+        roles = ("SYNC_MASTER" if waits else "ASYNC_MASTER", "SLAVE")
         self._settings = {
             folder / name: {
                 **both,
-                **role,
+                "brokerRole": role,
                 "grpcPort": own.rpartition(":")[2],
-                "masterAddress": other,
+                "masterAddress": f"tls://{other}" if credentials and credentials.ca else other,
                 "authority": authority,
                 "listenPort": str(free_port()),
                 "nameServerPort": name_port,
@@ -94,7 +96,9 @@ class Pair:
 
 def replication(broker: BrokerProcess, credentials: Credentials | None = None) -> ReplicationStatus:
     """What a broker says of the other copy."""
-    with AdminClient(broker.endpoint, credentials=credentials) as admin:
+    is_tls = credentials is not None and credentials.ca
+    endpoint = f"tls://{broker.endpoint}" if is_tls else broker.endpoint
+    with AdminClient(endpoint, credentials=credentials) as admin:
         (status,) = admin.broker_status().replication
         return status
 

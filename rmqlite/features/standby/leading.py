@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from rmqlite.features.standby.authority import Authority, ByHand
-from rmqlite.features.standby.role import SLAVE, BrokerRole, role_of, save_role_aside
+from rmqlite.features.standby.role import SLAVE, BrokerRole, role_of, save_role_aside, to_follow
 from rmqlite.features.standby.terms import begin_term, common_end, terms_of
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.requests.broker import ReplicationStatus
@@ -53,7 +53,7 @@ class StandbyCall:
     """One call of a standby."""
 
     def __init__(self, first: FollowerFrame, begin: int, write: Write) -> None:
-        self.address = first.address
+        self.address, self.url = first.address, first.url or first.address
         self.write = write
         self.sent = begin
         # After a lost connection it may have what its disk has not.
@@ -442,7 +442,7 @@ class Leading:
                     await asyncio.sleep(0.005)
                 await self.authority.hand_over(session.address)
         self._keep_closed(session.address)
-        await self._save(BrokerRole(SLAVE, session.address))
+        await self._save(BrokerRole(SLAVE, await to_follow(self._config, session.url)))
         frame = MasterFrame(
             session.sent,
             synced_end=store.end,
