@@ -47,7 +47,7 @@ SIZES: Final = {
     "features.transactions": Size(759, 7),
     "cli": Size(11_947, 58),
     "client": Size(6_223, 28),
-    "protocols": Size(15_581, 77),
+    "protocols": Size(15_594, 77),
     "rmqlite": Size(185, 4),
     "spark": Size(7_786, 41),
     "store_tools": Size(7_176, 32),
