@@ -28,7 +28,7 @@ SIZES: Final = {
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),
     # Who is the master, decided by etcd or the archive.
-    "features.authority": Size(741, 8),
+    "features.authority": Size(742, 8),
     "features.bulk": Size(821, 7),
     "features.changes": Size(1_061, 6),
     "features.cluster": Size(652, 5),
@@ -43,7 +43,7 @@ SIZES: Final = {
     "features.redrive": Size(2_344, 11),
     "features.simple_consumer": Size(236, 3),  # SimpleConsumer
     "features.sql": Size(826, 6),
-    "features.standby": Size(1_626, 12),
+    "features.standby": Size(1_639, 12),
     "features.transactions": Size(759, 7),
     "cli": Size(11_947, 58),
     "client": Size(6_223, 28),

@@ -23,7 +23,8 @@ from rmqlite.features.authority.record import (
 )
 from rmqlite.features.authority.settings import call_s, own_address
 from rmqlite.features.standby.following import Following
-from rmqlite.features.standby.leading import OPEN, Leading
+from rmqlite.features.standby.leading import Leading
+from rmqlite.features.standby.role import OPEN
 from rmqlite.features.standby.terms import terms_of
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.loops import Outage

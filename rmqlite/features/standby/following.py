@@ -15,8 +15,9 @@ from typing import Final
 
 from rmqlite.features.standby.authority import Authority, ByHand
 from rmqlite.features.standby.copied_store import CopiedStore
-from rmqlite.features.standby.leading import AWAY_S, BEAT_S, OPEN
+from rmqlite.features.standby.leading import AWAY_S, BEAT_S
 from rmqlite.features.standby.role import (
+    OPEN,
     BrokerRole,
     master_name,
     own_url,

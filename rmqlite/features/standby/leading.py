@@ -16,13 +16,20 @@ from dataclasses import replace
 from typing import Final
 
 from rmqlite.features.standby.authority import Authority, ByHand
-from rmqlite.features.standby.role import SLAVE, BrokerRole, role_of, save_role_aside, to_follow
+from rmqlite.features.standby.copied_store import end_in_file
+from rmqlite.features.standby.role import (
+    OPEN,
+    SLAVE,
+    BrokerRole,
+    role_of,
+    save_role_aside,
+    to_follow,
+)
 from rmqlite.features.standby.terms import begin_term, common_end, terms_of
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.requests.broker import ReplicationStatus
 from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Service
-from rmqlite.kernel.store.log.checksums import MARK_BYTES, decode_mark, mark_position
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.clock import Clock, elapsed_s
 from rmqlite.kernel.words.errors import FlushFailed, NotMaster, Refused, RmqliteError, Unavailable
@@ -61,7 +68,7 @@ class StandbyCall:
         self.wake = asyncio.Event()
         self.took_over = asyncio.Event()
         self.sending = asyncio.Lock()
-        self.is_over = False
+        self.is_over, self.began_s = False, elapsed_s()
 
 
 class Leading:
@@ -136,6 +143,10 @@ class Leading:
         return (self.authority.add_to(status),)
 
     @property
+    def _is_away(self) -> bool:
+        return elapsed_s() - self._heard_s > AWAY_S
+
+    @property
     def _absence(self) -> str:
         return f"the standby is away, and inSyncReplicas=2: {self._peer or 'none has come'}"
 
@@ -149,7 +160,7 @@ class Leading:
             self._note_behind()
             if not self._waits or self._is_handing_over:
                 continue
-            session, is_away = self._session, elapsed_s() - self._heard_s > AWAY_S
+            session, is_away = self._session, self._is_away
             if not is_away:
                 await self._note_copy()
             if not is_away or await self._goes_alone():
@@ -159,7 +170,8 @@ class Leading:
             self._commit.refusal = Unavailable(self._absence)
             self._commit.refuse_waiters(FlushFailed(self._absence, is_final=False))
             if session is not None:
-                session.is_over = True
+                # A call is no sign of life: who cannot write calls again and again.
+                session.is_over = elapsed_s() - session.began_s > AWAY_S
                 session.wake.set()
             elif self._config.master_address:
                 await self._ask_the_other()
@@ -235,7 +247,6 @@ class Leading:
         session = self._session = StandbyCall(first, begin, write)
         self._peer = first.address
         self._is_followed.set()
-        self._heard_s = elapsed_s()
         log.info("a standby follows peer=%s from=%d end=%d", self._peer, begin, self._store.end)
         self._commit.on_start = session.wake.set
         acks = asyncio.create_task(self._take_acks(session, read))
@@ -319,7 +330,7 @@ class Leading:
         """The next bytes to send, of one log file; session.sent is where they begin."""
         store, begin = self._store, session.sent
         size, start = store.log_file_bytes, begin - begin % store.log_file_bytes
-        end = store.end if store.end < start + size else _end_in_file(store, start)
+        end = store.end if store.end < start + size else end_in_file(store, start)
         if begin >= end:
             begin = session.sent = start + size
             end = min(store.end, begin + size)
@@ -369,12 +380,11 @@ class Leading:
     def _take_copy(self, session: StandbyCall) -> None:
         """Count what the standby has."""
         store = self._store
-        if not self._needs_copy or session is not self._session or not self.authority.may_lead:
-            return
-        if self._role.alone_since_ms:
+        if not self._waits or session is not self._session or not self.authority.may_lead:
             return
         store.copied_end = max(store.copied_end, session.acked)
-        if self._commit.refusal is not None and store.end - session.acked <= WINDOW_BYTES:
+        is_back = store.end - session.acked <= WINDOW_BYTES and not self._is_away
+        if self._commit.refusal is not None and is_back:
             self._commit.refusal = None
             log.warning("the standby is back, messages are taken again peer=%s", self._peer)
         self._commit.settle()
@@ -480,21 +490,3 @@ class Leading:
                 raise NotMaster(address)
 
         self._access.closed_to = refuse
-
-
-def _end_in_file(store: MessageStore, start: int) -> int:
-    """Where the bytes of a full log file end, with the first ones of its blank."""
-    size = store.log_file_bytes
-    mark = decode_mark(store.read(start + mark_position(size), MARK_BYTES))
-    return mark.summed_end if mark else start + size
-
-
-OPEN: Final = frozenset(
-    {
-        *("Service.status", "StandbyCalls.follow"),
-        *("StandbyCalls.promote", "StandbyCalls.switch"),
-        # Its name server goes on; order configurations are those of its start.
-        *("KeyValueCalls.orders", "KeyValueCalls.order_of"),
-    }
-)
-"""What a broker answers that is not the master."""

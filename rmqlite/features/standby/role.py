@@ -20,6 +20,15 @@ from rmqlite.kernel.words.message import host_text
 
 SLAVE: Final = "SLAVE"
 TLS: Final = "tls://"
+OPEN: Final = frozenset(
+    {
+        *("Service.status", "StandbyCalls.follow"),
+        *("StandbyCalls.promote", "StandbyCalls.switch"),
+        # Its name server goes on; order configurations are those of its start.
+        *("KeyValueCalls.orders", "KeyValueCalls.order_of"),
+    }
+)
+"""What a broker answers that is not the master."""
 NAME_S: Final = 0.5
 """How long a switch waits for the address of a name."""
 Name = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
