@@ -43,7 +43,7 @@ SIZES: Final = {
     "features.redrive": Size(2_344, 11),
     "features.simple_consumer": Size(236, 3),  # SimpleConsumer
     "features.sql": Size(826, 6),
-    "features.standby": Size(1_639, 12),
+    "features.standby": Size(1_643, 12),
     "features.transactions": Size(759, 7),
     "cli": Size(11_947, 58),
     "client": Size(6_223, 28),

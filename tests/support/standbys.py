@@ -14,6 +14,7 @@ from rmqlite.kernel.words.errors import Unavailable
 from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.eventually import eventually
+from tests.support.relay import Relay
 
 SMALL: Final = {
     **OF_ANY_DISK,
@@ -37,12 +38,14 @@ class Pair:
         *,
         credentials: Credentials | None = None,
         more_name_servers: str = "",
+        has_relay: bool = False,
         **settings: str,
     ) -> None:
         """authorities: of each broker.  credentials: of an administrator, if there are accounts;
         with a CA if both brokers take TLS only.
 
-        more_name_servers: beside those of both, each with a ";" before it.
+        more_name_servers: beside those of both, each with a ";" before it.  has_relay: the standby
+        reaches the master through one.
         """
         self._credentials = credentials
         addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
@@ -51,6 +54,8 @@ class Pair:
         both = {**SMALL, "inSyncReplicas": "2", "brokersAllowed": "127.0.0.1"}
         both |= {"namesrvAddr": self.name_servers + more_name_servers} | settings
         waits = both["inSyncReplicas"] == "2"
+        self.relay = Relay(addresses[0]) if has_relay else None
+        others = (addresses[1], self.relay.address if self.relay else addresses[0])
         roles = ("SYNC_MASTER" if waits else "ASYNC_MASTER", "SLAVE")
         self._settings = {
             folder / name: {
@@ -66,7 +71,7 @@ class Pair:
                 ("first", "second"),
                 roles,
                 addresses,
-                addresses[::-1],
+                others,
                 authorities,
                 names,
                 strict=True,
@@ -83,6 +88,8 @@ class Pair:
 
     def __enter__(self) -> Pair:
         with ExitStack() as started:
+            if self.relay:
+                started.enter_context(self.relay)
             started.enter_context(self.first)
             started.enter_context(self.second)
             started.pop_all()
@@ -92,6 +99,8 @@ class Pair:
     def __exit__(self, *_: object) -> None:
         for each in (self.first, self.second):
             each.stop()
+        if self.relay:
+            self.relay.__exit__()
 
 
 def replication(broker: BrokerProcess, credentials: Credentials | None = None) -> ReplicationStatus:

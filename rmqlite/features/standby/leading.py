@@ -208,7 +208,7 @@ class Leading:
 
     async def _ask_the_other(self) -> None:
         """Follow the other broker, if it was promoted: here nothing is acknowledged without it."""
-        hello = FollowerFrame(self._peer, log_file_bytes=self._store.log_file_bytes)
+        hello = FollowerFrame(log_file_bytes=self._store.log_file_bytes)
         try:
             async with (
                 asyncio.timeout(AWAY_S),
@@ -218,7 +218,8 @@ class Leading:
                 first = read_master(await read() or b"")
         except (RmqliteError, TimeoutError):
             return
-        if first.is_alone:
+        # With a new disk there is nothing to lose here; one that has led before has the log.
+        if first.is_alone or (self._is_new and first.term > 1):
             await self.follow_the_other(self._config.master_address)
 
     async def follow_the_other(self, address: str) -> None:
@@ -236,6 +237,9 @@ class Leading:
         if data is None:
             return
         first = read_follower(data)
+        if self._is_new and not first.address:
+            # Whoever asks who is the master does not follow: the log begins with who does.
+            raise NotMaster("", "it has no log yet")
         begin = await self._begin(first)
         noted = self.authority.peer
         if noted and (noted != first.address or begin < self._store.copied_end):

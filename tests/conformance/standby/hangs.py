@@ -1,4 +1,4 @@
-"""A standby that hangs, whose disk is full or slow, or that comes back with a torn log.
+"""A standby that hangs, is cut off, whose disk is full or slow, or that has a torn log.
 
     python -m tests.conformance.standby.hangs --seconds 600
 
@@ -27,6 +27,7 @@ from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from rmqlite.kernel.words.errors import Unavailable
 from rmqlite.kernel.words.message import Message
 from rmqlite.testing import BrokerProcess
+from tests.support.relay import Relay
 from tests.support.standbys import Pair, bodies_of, log_bytes, wait_for_copy
 
 ENOUGH_S: Final = 20.0
@@ -48,7 +49,7 @@ class Hung:
 
 
 @contextmanager
-def stopped(standby: BrokerProcess) -> Iterator[None]:
+def stopped(standby: BrokerProcess, _relay: Relay | None = None) -> Iterator[None]:
     """Its process does nothing; its connection is open."""
     os.kill(standby.pid, signal.SIGSTOP)
     try:
@@ -58,7 +59,7 @@ def stopped(standby: BrokerProcess) -> Iterator[None]:
 
 
 @contextmanager
-def full(standby: BrokerProcess) -> Iterator[None]:
+def full(standby: BrokerProcess, _relay: Relay) -> Iterator[None]:
     """No file of it may grow."""
     resource.prlimit(standby.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     try:
@@ -68,7 +69,7 @@ def full(standby: BrokerProcess) -> Iterator[None]:
 
 
 @contextmanager
-def slow(standby: BrokerProcess) -> Iterator[None]:
+def slow(standby: BrokerProcess, _relay: Relay) -> Iterator[None]:
     """It has a tenth of the time, for its disk, too."""
     is_over = threading.Event()
 
@@ -88,7 +89,7 @@ def slow(standby: BrokerProcess) -> Iterator[None]:
 
 
 @contextmanager
-def torn(standby: BrokerProcess) -> Iterator[None]:
+def torn(standby: BrokerProcess, _relay: Relay) -> Iterator[None]:
     """It is killed while it writes: half a record stands behind the end of its log."""
     standby.kill()
     path = max((standby.store / "commitlog").iterdir())
@@ -102,7 +103,21 @@ def torn(standby: BrokerProcess) -> Iterator[None]:
         standby.start()
 
 
-KINDS: Final = {each.__name__: each for each in (stopped, full, slow, torn)}
+@contextmanager
+def cut_there(_standby: BrokerProcess, relay: Relay) -> Iterator[None]:
+    """The master hears nothing of it; it hears the master."""
+    with relay.cut("there"):
+        yield
+
+
+@contextmanager
+def cut_back(_standby: BrokerProcess, relay: Relay) -> Iterator[None]:
+    """It hears nothing of the master; the master hears it."""
+    with relay.cut("back"):
+        yield
+
+
+KINDS: Final = {each.__name__: each for each in (stopped, full, slow, torn, cut_there, cut_back)}
 
 
 def send(producer: Producer, number: int, hung: Hung) -> None:
@@ -147,12 +162,13 @@ def clients(master: BrokerProcess, seconds: float, hung: Hung) -> None:
 def run(folder: Path, seconds: dict[str, float]) -> dict[str, Hung]:
     """seconds: of each kind of trouble.  Raises AssertionError if the logs differ at the end."""
     found: dict[str, Hung] = {}
-    with Pair(folder) as pair:
+    with Pair(folder, has_relay=True) as pair:
+        assert pair.relay
         with Producer(pair.first.endpoint, "shop") as producer:
             producer.send(Message(OLD, b"x"), queue_id=0)
         for kind, lasts_s in seconds.items():
             hung = found[kind] = Hung()
-            with KINDS[kind](pair.second):
+            with KINDS[kind](pair.second, pair.relay):
                 clients(pair.first, lasts_s, hung)
             wait_for_copy(pair.first)
             print(kind, hung, flush=True)

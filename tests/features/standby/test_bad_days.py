@@ -191,10 +191,12 @@ def test_only_an_account_with_the_right_may_follow_by_tls(tmp_path: Path) -> Non
         "- {accessKey: the-reader, secretKey: secret-too, defaultTopicPerm: PUB|SUB}\n"
     )
     accounts.chmod(0o600)
-    about = {"aclEnable": "true", "aclFile": str(accounts), "masterAccount": "the-standby"}
+    about: dict[str, Any] = {"aclEnable": "true", "aclFile": str(accounts)}
+    about["masterAccount"] = "the-standby"
     ca = (keys / "ca.pem").read_text()
     admins = Credentials("the-standby", "secret-of-it", ca=ca)
-    with Pair(tmp_path, credentials=admins, **about, **keys_of(keys)) as pair:
+    about |= keys_of(keys)
+    with Pair(tmp_path, credentials=admins, **about) as pair:
         hello = FollowerFrame(address="a:1", log_file_bytes=1 << 20).to_bytes()
         tls = grpc.ssl_channel_credentials(ca.encode())
         assert talked(pair.first, [hello], tls=tls) == "PERMISSION_DENIED"
