@@ -118,7 +118,8 @@ def wait_for_copy(master: BrokerProcess, credentials: Credentials | None = None)
     def has_all() -> bool:
         try:
             status = replication(master, credentials)
-        except Unavailable:
+        except (Unavailable, ValueError):
+            # A master that does not wait has no copies before the first standby has come.
             return False
         return status.is_connected and not status.behind_bytes and not status.trouble
 

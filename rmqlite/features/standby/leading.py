@@ -219,7 +219,7 @@ class Leading:
         except (RmqliteError, TimeoutError):
             return
         # With a new disk there is nothing to lose here; one that has led before has the log.
-        if first.is_alone or (self._is_new and first.term > 1):
+        if first.is_alone or (first.term > 1 and not terms_of(self._store)):
             await self.follow_the_other(self._config.master_address)
 
     async def follow_the_other(self, address: str) -> None:
@@ -237,7 +237,7 @@ class Leading:
         if data is None:
             return
         first = read_follower(data)
-        if self._is_new and not first.address:
+        if not (first.address or terms_of(self._store)):
             # Whoever asks who is the master does not follow: the log begins with who does.
             raise NotMaster("", "it has no log yet")
         begin = await self._begin(first)
