@@ -302,7 +302,15 @@ class GrpcServer:
         if self._staying is not None:
             self._staying.cancel()
             await asyncio.wait([self._staying])
-        await self._server.stop(self._config.drain_ms_max / 1000)
+        drain_s = self._config.drain_ms_max / 1000
+        stopping = asyncio.ensure_future(self._server.stop(drain_s))
+        if self._serving is not None:
+            await asyncio.wait([self._serving])
+        await _calls_end(drain_s)
+        await asyncio.wait([stopping], timeout=END_S_MAX)
+        # A call that came just now may be lost inside gRPC: only this ends it, its caller waits.
+        await self._server.stop(0)
+        await stopping
         for loop in self._loops:
             loop.cancel()
 
@@ -312,9 +320,14 @@ class GrpcServer:
         if self._server is not None:
             await self._server.stop(0)
             # gRPC ends them in the next turns; who cancels them now makes it print stacks.
-            calls = [each for each in asyncio.all_tasks() if _name(each) == _CALL]
-            if calls:
-                await asyncio.wait(calls, timeout=END_S_MAX)
+            await _calls_end(END_S_MAX)
+
+
+async def _calls_end(seconds: float) -> None:
+    """Wait for the calls that are being answered, so long at most."""
+    calls = [each for each in asyncio.all_tasks() if _name(each) == _CALL]
+    if calls:
+        await asyncio.wait(calls, timeout=seconds)
 
 
 def _name(task: asyncio.Task[Any]) -> str:

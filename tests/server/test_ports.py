@@ -9,6 +9,7 @@ import ssl
 from contextlib import suppress
 from pathlib import Path
 
+import grpc.aio
 import pytest
 
 from rmqlite.kernel.process.protocol_server import ProtocolServer, Running
@@ -22,6 +23,7 @@ from rmqlite.web.server import WebServer
 from tests.support.broker_processes import free_port
 from tests.support.brokers import BrokerUnderTest
 from tests.support.certificates import made
+from tests.support.grpc_ports import with_port
 from tests.support.scrape import watch_of
 from tests.support.services import Served, served
 
@@ -145,3 +147,29 @@ def test_every_port_sends_small_answers_at_once(
 
     served(under_test, inside)
     assert found == dict.fromkeys([*PORTS, "vip"], True)
+
+
+def test_a_call_that_grpc_has_lost_holds_up_no_end(
+    under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that comes while a port is closed may get no answer and no end, in one of thirty closes
+    of a busy port.  Its client, and a fail-over, would wait for the whole drain."""
+
+    class Losing:
+        """gRPC's server, as it is then."""
+
+        def __init__(self, server: grpc.aio.Server | None) -> None:
+            assert server is not None
+            self._server = server
+            self._is_given_up = asyncio.Event()
+
+        async def stop(self, grace: float | None) -> None:
+            await self._server.stop(0)
+            if grace:
+                await self._is_given_up.wait()
+            self._is_given_up.set()
+
+    async def scenario(port: GrpcServer, _: Served) -> None:
+        monkeypatch.setattr(port, "_server", Losing(port._server))
+
+    with_port(under_test, scenario, drain_ms_max=1_000_000)

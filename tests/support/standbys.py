@@ -14,6 +14,7 @@ from rmqlite.kernel.words.errors import Unavailable
 from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.eventually import eventually
+from tests.support.relay import Relay
 
 SMALL: Final = {
     **OF_ANY_DISK,
@@ -35,27 +36,33 @@ class Pair:
         authorities: tuple[str, str] = ("", ""),
         /,
         *,
-        credentials: tuple[str, str] = ("", ""),
+        credentials: Credentials | None = None,
         more_name_servers: str = "",
+        has_relay: bool = False,
         **settings: str,
     ) -> None:
-        """authorities: of each broker.  credentials: of an administrator, if there are accounts.
+        """authorities: of each broker.  credentials: of an administrator, if there are accounts;
+        with a CA if both brokers take TLS only.
 
-        more_name_servers: beside those of both, each with a ";" before it.
+        more_name_servers: beside those of both, each with a ";" before it.  has_relay: the standby
+        reaches the master through one.
         """
-        self._credentials = Credentials(*credentials)
+        self._credentials = credentials
         addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
         names = [str(free_port()) for _ in range(2)]
         self.name_servers = ";".join([f"127.0.0.1:{port}" for port in names])
         both = {**SMALL, "inSyncReplicas": "2", "brokersAllowed": "127.0.0.1"}
         both |= {"namesrvAddr": self.name_servers + more_name_servers} | settings
-        roles = ({"brokerRole": "SYNC_MASTER"}, {"brokerRole": "SLAVE"})
+        waits = both["inSyncReplicas"] == "2"
+        self.relay = Relay(addresses[0]) if has_relay else None
+        others = (addresses[1], self.relay.address if self.relay else addresses[0])
+        roles = ("SYNC_MASTER" if waits else "ASYNC_MASTER", "SLAVE")
         self._settings = {
             folder / name: {
                 **both,
-                **role,
+                "brokerRole": role,
                 "grpcPort": own.rpartition(":")[2],
-                "masterAddress": other,
+                "masterAddress": f"tls://{other}" if credentials and credentials.ca else other,
                 "authority": authority,
                 "listenPort": str(free_port()),
                 "nameServerPort": name_port,
@@ -64,7 +71,7 @@ class Pair:
                 ("first", "second"),
                 roles,
                 addresses,
-                addresses[::-1],
+                others,
                 authorities,
                 names,
                 strict=True,
@@ -81,6 +88,8 @@ class Pair:
 
     def __enter__(self) -> Pair:
         with ExitStack() as started:
+            if self.relay:
+                started.enter_context(self.relay)
             started.enter_context(self.first)
             started.enter_context(self.second)
             started.pop_all()
@@ -90,11 +99,15 @@ class Pair:
     def __exit__(self, *_: object) -> None:
         for each in (self.first, self.second):
             each.stop()
+        if self.relay:
+            self.relay.__exit__()
 
 
 def replication(broker: BrokerProcess, credentials: Credentials | None = None) -> ReplicationStatus:
     """What a broker says of the other copy."""
-    with AdminClient(broker.endpoint, credentials=credentials) as admin:
+    is_tls = credentials is not None and credentials.ca
+    endpoint = f"tls://{broker.endpoint}" if is_tls else broker.endpoint
+    with AdminClient(endpoint, credentials=credentials) as admin:
         (status,) = admin.broker_status().replication
         return status
 
@@ -105,7 +118,8 @@ def wait_for_copy(master: BrokerProcess, credentials: Credentials | None = None)
     def has_all() -> bool:
         try:
             status = replication(master, credentials)
-        except Unavailable:
+        except (Unavailable, ValueError):
+            # A master that does not wait has no copies before the first standby has come.
             return False
         return status.is_connected and not status.behind_bytes and not status.trouble
 

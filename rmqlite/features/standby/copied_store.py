@@ -21,7 +21,7 @@ from rmqlite.kernel.records.record import BLANK_BYTES
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.store.deleted_topics import DELETED_TABLE, load_deleted
 from rmqlite.kernel.store.disk.files import Files
-from rmqlite.kernel.store.log.checksums import Point
+from rmqlite.kernel.store.log.checksums import MARK_BYTES, Point, decode_mark, mark_position
 from rmqlite.kernel.store.log.log_walk import LogWalk
 from rmqlite.kernel.store.message_store import MessageStore, PersistJob
 from rmqlite.kernel.store.opening.recovery import LEVELS_TABLE, load_levels
@@ -224,3 +224,14 @@ def whole_length(data: bytes, base: int) -> int:
             break
         at += size
     return at
+
+
+def end_in_file(store: MessageStore, start: int) -> int:
+    """Where the bytes of a full log file end, with the first ones of its blank."""
+    size = store.log_file_bytes
+    mark = decode_mark(store.read(start + mark_position(size), MARK_BYTES))
+    if mark is None:
+        return start + size
+    # A blank that ends just before the mark is not in it.
+    end, blank = mark.summed_end, record.encode_blank(start + size - mark.summed_end)
+    return end + len(blank) if store.read(end, len(blank)) == blank else end

@@ -16,7 +16,14 @@ from typing import Final
 from rmqlite.features.standby.authority import Authority, ByHand
 from rmqlite.features.standby.copied_store import CopiedStore
 from rmqlite.features.standby.leading import AWAY_S, BEAT_S
-from rmqlite.features.standby.role import OPEN, BrokerRole, master_name, role_of, save_role_aside
+from rmqlite.features.standby.role import (
+    OPEN,
+    BrokerRole,
+    master_name,
+    own_url,
+    role_of,
+    save_role_aside,
+)
 from rmqlite.features.standby.terms import terms_of
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.process.loops import Outage
@@ -190,6 +197,7 @@ class Following:
             role.log_id,
             store.log_file_bytes,
             store.synced_end,
+            url=own_url(config),
         )
         await write(hello.to_bytes())
         async with asyncio.timeout(_FIRST_S):

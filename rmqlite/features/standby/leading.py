@@ -17,13 +17,20 @@ from functools import partial
 from typing import Final
 
 from rmqlite.features.standby.authority import Authority, ByHand
-from rmqlite.features.standby.role import OPEN, SLAVE, BrokerRole, role_of, save_role_aside
+from rmqlite.features.standby.copied_store import end_in_file
+from rmqlite.features.standby.role import (
+    OPEN,
+    SLAVE,
+    BrokerRole,
+    role_of,
+    save_role_aside,
+    to_follow,
+)
 from rmqlite.features.standby.terms import begin_term, common_end, terms_of
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.requests.broker import ReplicationStatus
 from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Service
-from rmqlite.kernel.store.log.checksums import MARK_BYTES, decode_mark, mark_position
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.clock import Clock, elapsed_s
 from rmqlite.kernel.words.errors import FlushFailed, NotMaster, Refused, RmqliteError, Unavailable
@@ -54,7 +61,7 @@ class StandbyCall:
     """One call of a standby."""
 
     def __init__(self, first: FollowerFrame, begin: int, write: Write) -> None:
-        self.address = first.address
+        self.address, self.url = first.address, first.url or first.address
         self.write = write
         self.sent = begin
         # After a lost connection it may have what its disk has not.
@@ -63,6 +70,7 @@ class StandbyCall:
         self.took_over = asyncio.Event()
         self.sending = asyncio.Lock()
         self.is_over = self.is_beat_due = False
+        self.began_s = elapsed_s()
 
     def beat(self) -> None:
         """Say the clock soon, and each second again."""
@@ -149,6 +157,10 @@ class Leading:
         return (self.authority.add_to(status),)
 
     @property
+    def _is_away(self) -> bool:
+        return elapsed_s() - self._heard_s > AWAY_S
+
+    @property
     def _absence(self) -> str:
         return f"the standby is away, and inSyncReplicas=2: {self._peer or 'none has come'}"
 
@@ -162,7 +174,7 @@ class Leading:
             self._note_behind()
             if not self._waits or self._is_handing_over:
                 continue
-            session, is_away = self._session, elapsed_s() - self._heard_s > AWAY_S
+            session, is_away = self._session, self._is_away
             if not is_away:
                 await self._note_copy()
             if not is_away or await self._goes_alone():
@@ -172,7 +184,9 @@ class Leading:
             self._commit.refusal = Unavailable(self._absence)
             self._commit.refuse_waiters(FlushFailed(self._absence, is_final=False))
             if session is not None:
-                session.end_call()
+                # A call is no sign of life: who cannot write calls again and again.
+                if elapsed_s() - session.began_s > AWAY_S:
+                    session.end_call()
             elif self._config.master_address:
                 await self._ask_the_other()
 
@@ -208,7 +222,7 @@ class Leading:
 
     async def _ask_the_other(self) -> None:
         """Follow the other broker, if it was promoted: here nothing is acknowledged without it."""
-        hello = FollowerFrame(self._peer, log_file_bytes=self._store.log_file_bytes)
+        hello = FollowerFrame(log_file_bytes=self._store.log_file_bytes)
         try:
             async with (
                 asyncio.timeout(AWAY_S),
@@ -218,7 +232,8 @@ class Leading:
                 first = read_master(await read() or b"")
         except (RmqliteError, TimeoutError):
             return
-        if first.is_alone:
+        # With a new disk there is nothing to lose here; one that has led before has the log.
+        if first.is_alone or (first.term > 1 and not terms_of(self._store)):
             await self.follow_the_other(self._config.master_address)
 
     async def follow_the_other(self, address: str) -> None:
@@ -236,6 +251,9 @@ class Leading:
         if data is None:
             return
         first = read_follower(data)
+        if not (first.address or terms_of(self._store)):
+            # Whoever asks who is the master does not follow: the log begins with who does.
+            raise NotMaster("", "it has no log yet")
         begin = await self._begin(first)
         noted = self.authority.peer
         if noted and (noted != first.address or begin < self._store.copied_end):
@@ -246,7 +264,6 @@ class Leading:
         session = self._session = StandbyCall(first, begin, write)
         self._peer = first.address
         self._is_followed.set()
-        self._heard_s = elapsed_s()
         log.info("a standby follows peer=%s from=%d end=%d", self._peer, begin, self._store.end)
         self._commit.on_start = partial(self._wake, session)
         acks = asyncio.create_task(self._take_acks(session, read))
@@ -331,7 +348,7 @@ class Leading:
         """The next bytes to send, of one log file; session.sent is where they begin."""
         store, begin = self._store, session.sent
         size, start = store.log_file_bytes, begin - begin % store.log_file_bytes
-        end = store.end if store.end < start + size else _end_in_file(store, start)
+        end = store.end if store.end < start + size else end_in_file(store, start)
         if begin >= end:
             begin = session.sent = start + size
             end = min(store.end, begin + size)
@@ -379,12 +396,11 @@ class Leading:
     def _take_copy(self, session: StandbyCall) -> None:
         """Count what the standby has."""
         store = self._store
-        if not self._needs_copy or session is not self._session or not self.authority.may_lead:
-            return
-        if self._role.alone_since_ms:
+        if not self._waits or session is not self._session or not self.authority.may_lead:
             return
         store.copied_end = max(store.copied_end, session.acked)
-        if self._commit.refusal is not None and store.end - session.acked <= WINDOW_BYTES:
+        is_back = store.end - session.acked <= WINDOW_BYTES and not self._is_away
+        if self._commit.refusal is not None and is_back:
             self._commit.refusal = None
             log.warning("the standby is back, messages are taken again peer=%s", self._peer)
         self._commit.settle()
@@ -452,7 +468,7 @@ class Leading:
                     await asyncio.sleep(0.005)
                 await self.authority.hand_over(session.address)
         self._keep_closed(session.address)
-        await self._save(BrokerRole(SLAVE, session.address))
+        await self._save(BrokerRole(SLAVE, await to_follow(self._config, session.url)))
         frame = MasterFrame(
             session.sent,
             synced_end=store.end,
@@ -490,10 +506,3 @@ class Leading:
                 raise NotMaster(address)
 
         self._access.closed_to = refuse
-
-
-def _end_in_file(store: MessageStore, start: int) -> int:
-    """Where the bytes of a full log file end, with the first ones of its blank."""
-    size = store.log_file_bytes
-    mark = decode_mark(store.read(start + mark_position(size), MARK_BYTES))
-    return mark.summed_end if mark else start + size

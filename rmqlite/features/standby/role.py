@@ -7,6 +7,7 @@ broker.conf stay as they were then.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -15,8 +16,10 @@ from rmqlite.features.standby.table_shapes import ROLE_TABLE, RoleTable
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.store.disk.files import Files, SystemFiles
 from rmqlite.kernel.store.tables import tables
+from rmqlite.kernel.words.message import host_text
 
 SLAVE: Final = "SLAVE"
+TLS: Final = "tls://"
 OPEN: Final = frozenset(
     {
         *("Service.status", "StandbyCalls.follow"),
@@ -26,6 +29,8 @@ OPEN: Final = frozenset(
     }
 )
 """What a broker answers that is not the master."""
+NAME_S: Final = 0.5
+"""How long a switch waits for the address of a name."""
 Name = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
 
 
@@ -87,6 +92,29 @@ def save_role(config: BrokerConfig, role: BrokerRole, files: Files | None = None
 async def save_role_aside(config: BrokerConfig, role: BrokerRole) -> None:
     """save_role() beside the loop: the disk may take long."""
     await asyncio.get_running_loop().run_in_executor(None, save_role, config, role)
+
+
+def own_url(config: BrokerConfig) -> str:
+    """Where another broker can follow this one, by TLS if this one follows by it."""
+    port, is_tls = config.grpc_port, config.tls_mode == "enforcing"
+    if config.grpc_tls_port and config.master_address.startswith(TLS):
+        port, is_tls = config.grpc_tls_port, True
+    return (TLS if is_tls else "") + host_text(config.broker_ip, port)
+
+
+async def to_follow(config: BrokerConfig, url: str) -> str:
+    """Where to follow the broker that says it is there: at masterAddress, if that is the same one.
+
+    What is configured may be a name, and a certificate for the name alone.
+    """
+    host, _, port = config.master_address.removeprefix(TLS).rpartition(":")
+    others_host, _, others_port = url.removeprefix(TLS).rpartition(":")
+    with suppress(OSError, UnicodeError):
+        async with asyncio.timeout(NAME_S):
+            found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), port)
+        if (others_host.strip("[]"), others_port) in {(each[4][0], port) for each in found}:
+            return config.master_address
+    return url
 
 
 def master_name(config: BrokerConfig) -> Name:

@@ -52,7 +52,7 @@ class LogTerm(NamedTuple):
 
 
 class FollowerFrame(NamedTuple):
-    """What a standby says.  The first five are only in its first frame."""
+    """What a standby says.  The first five, and url, are only in its first frame."""
 
     address: str = ""
     end: int = 0
@@ -61,6 +61,7 @@ class FollowerFrame(NamedTuple):
     log_file_bytes: int = 0
     synced_end: int = 0
     has_taken_over: bool = False
+    url: str = ""
 
     def to_bytes(self) -> bytes:
         terms = [pb.ReplicationTerm(**each._asdict()) for each in self.terms]

@@ -857,7 +857,7 @@ class ReplicationTerm(_message.Message):
     def __init__(self, number: _Optional[int] = ..., start: _Optional[int] = ..., id: _Optional[str] = ...) -> None: ...
 
 class FollowRequest(_message.Message):
-    __slots__ = ("address", "end", "terms", "log_id", "log_file_bytes", "synced_end", "has_taken_over")
+    __slots__ = ("address", "end", "terms", "log_id", "log_file_bytes", "synced_end", "has_taken_over", "url")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     TERMS_FIELD_NUMBER: _ClassVar[int]
@@ -865,6 +865,7 @@ class FollowRequest(_message.Message):
     LOG_FILE_BYTES_FIELD_NUMBER: _ClassVar[int]
     SYNCED_END_FIELD_NUMBER: _ClassVar[int]
     HAS_TAKEN_OVER_FIELD_NUMBER: _ClassVar[int]
+    URL_FIELD_NUMBER: _ClassVar[int]
     address: str
     end: int
     terms: _containers.RepeatedCompositeFieldContainer[ReplicationTerm]
@@ -872,7 +873,8 @@ class FollowRequest(_message.Message):
     log_file_bytes: int
     synced_end: int
     has_taken_over: bool
-    def __init__(self, address: _Optional[str] = ..., end: _Optional[int] = ..., terms: _Optional[_Iterable[_Union[ReplicationTerm, _Mapping]]] = ..., log_id: _Optional[str] = ..., log_file_bytes: _Optional[int] = ..., synced_end: _Optional[int] = ..., has_taken_over: bool = ...) -> None: ...
+    url: str
+    def __init__(self, address: _Optional[str] = ..., end: _Optional[int] = ..., terms: _Optional[_Iterable[_Union[ReplicationTerm, _Mapping]]] = ..., log_id: _Optional[str] = ..., log_file_bytes: _Optional[int] = ..., synced_end: _Optional[int] = ..., has_taken_over: bool = ..., url: _Optional[str] = ...) -> None: ...
 
 class FollowResponse(_message.Message):
     __slots__ = ("offset", "data", "crc", "term", "synced_end", "now_ms", "min_offset", "offsets", "hands_over", "log_id", "log_file_bytes", "is_alone")

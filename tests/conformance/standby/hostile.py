@@ -74,9 +74,13 @@ def run(folder: Path, connections: int, seconds: float) -> float:
     accounts = folder / "accounts.yml"
     accounts.write_text(ACCOUNTS)
     accounts.chmod(0o600)
-    settings = {"aclEnable": "true", "aclFile": str(accounts), "masterAccount": ADMIN[0]}
+    settings: dict[str, Any] = {
+        "aclEnable": "true",
+        "aclFile": str(accounts),
+        "masterAccount": ADMIN[0],
+    }
     admin, stop, slowest_s, denied = Credentials(*ADMIN), threading.Event(), 0.0, 0
-    with Pair(folder, credentials=ADMIN, **settings) as pair:
+    with Pair(folder, credentials=admin, **settings) as pair:
         address = pair.first.endpoint
         dripping = threading.Thread(target=drip, args=(address, connections, stop))
         dripping.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.conformance.standby import hostile, rounds
+from tests.conformance.standby import hangs, hostile, resyncs, rounds
 
 
 def test_losses_under_load(tmp_path: Path) -> None:
@@ -17,3 +17,19 @@ def test_losses_under_load(tmp_path: Path) -> None:
 def test_nobody_feels_strangers(tmp_path: Path) -> None:
     """They get nothing, and the standby that may follow keeps its place."""
     assert hostile.run(tmp_path, 50, 1.0) < hostile.ENOUGH_S
+
+
+def test_a_standby_in_trouble_holds_up_no_send(tmp_path: Path) -> None:
+    """Nor do others wait.  On a full disk it calls its master again and again."""
+    found = hangs.run(
+        tmp_path, {"full": 4, "slow": 0.5, "torn": 0.1, "cut_there": 4, "cut_back": 4}
+    )
+    for kind in ("full", "cut_there", "cut_back"):
+        assert found[kind].refused > 1
+    assert max(each.slowest_send_s for each in found.values()) < hangs.ENOUGH_S
+    assert max(each.slowest_pull_s for each in found.values()) < hangs.ENOUGH_S
+
+
+def test_a_resync_takes_no_offset_back(tmp_path: Path) -> None:
+    """By a switch; then a former master has a new disk, follows, and takes over after a loss."""
+    resyncs.run(tmp_path, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from functools import partial
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from rmqlite.cli.main import app
 from rmqlite.client.admin_client import AdminClient
+from rmqlite.client.credentials import Credentials
 from rmqlite.client.producer import Producer
 from rmqlite.features.standby.tails import records_in, tails_of
 from rmqlite.kernel.words.clock import wall_ms
@@ -25,6 +27,7 @@ from rmqlite.protocols.native.replication import FOLLOW, FollowerFrame
 from rmqlite.protocols.shared.signing import Signer
 from rmqlite.store_tools.check import check
 from rmqlite.testing import BrokerProcess
+from tests.support.certificates import keys_of, made
 from tests.support.eventually import eventually
 from tests.support.standbys import (
     Pair,
@@ -123,6 +126,35 @@ def test_both_brokers_restart_in_their_roles(pair: Pair) -> None:
     assert len(bodies_of(pair.second, TOPIC)) == 3
 
 
+def test_a_standby_behind_retention_says_so_and_starts_anew(tmp_path: Path) -> None:
+    """The master does not wait for it, and has removed what comes next; an operator is told."""
+    every_hour = ";".join(f"{hour:02d}" for hour in range(24))
+    with Pair(
+        tmp_path,
+        inSyncReplicas="1",
+        fileReservedTime="1",
+        cleanResourceInterval="100",
+        deleteWhen=every_hour,
+    ) as pair:
+        pair.second.kill()
+        with Producer(pair.first.endpoint, "shop") as producer:
+            for number in range(6):
+                producer.send(Message(TOPIC, b"%d" % number * 400_000))
+        files = sorted((pair.first.store / "commitlog").iterdir())
+        for path in files:
+            os.utime(path, (0, 0))
+        eventually(lambda: not files[1].exists(), "what it lacks is removed")
+        pair.second.start()
+        eventually(lambda: "remove its store" in replication(pair.second).trouble, "it says so")
+        pair.second.stop()
+        shutil.rmtree(pair.second.store)
+        pair.second.start()
+        wait_for_copy(pair.first)
+        pair.second.kill()
+        pair.first.kill()
+        assert log_bytes(pair.first) == log_bytes(pair.second)
+
+
 def test_a_standby_is_not_promoted_beside_a_living_master(shared: Pair) -> None:
     """Two masters would acknowledge different messages."""
     with (
@@ -150,21 +182,37 @@ def test_junk_frames_concern_nobody_else(shared: Pair) -> None:
     assert replication(shared.first).peer == shared.second.endpoint
 
 
-def test_only_an_account_with_the_right_may_follow(tmp_path: Path) -> None:
-    """Who follows reads every message of every topic, and is waited for."""
-    accounts = tmp_path / "accounts.yml"
+def test_only_an_account_with_the_right_may_follow_by_tls(tmp_path: Path) -> None:
+    """Who follows reads every message, and is waited for; a former master follows by TLS, too."""
+    accounts, keys = tmp_path / "accounts.yml", made(tmp_path / "keys")
     accounts.write_text(
         "accounts:\n"
         "- {accessKey: the-standby, secretKey: secret-of-it, admin: true}\n"
         "- {accessKey: the-reader, secretKey: secret-too, defaultTopicPerm: PUB|SUB}\n"
     )
     accounts.chmod(0o600)
-    about = {"aclEnable": "true", "aclFile": str(accounts), "masterAccount": "the-standby"}
-    with Pair(tmp_path, credentials=("the-standby", "secret-of-it"), **about) as pair:
+    about: dict[str, Any] = {"aclEnable": "true", "aclFile": str(accounts)}
+    about["masterAccount"] = "the-standby"
+    ca = (keys / "ca.pem").read_text()
+    admins = Credentials("the-standby", "secret-of-it", ca=ca)
+    about |= keys_of(keys)
+    with Pair(tmp_path, credentials=admins, **about) as pair:
         hello = FollowerFrame(address="a:1", log_file_bytes=1 << 20).to_bytes()
-        assert talked(pair.first, [hello]) == "PERMISSION_DENIED"
+        tls = grpc.ssl_channel_credentials(ca.encode())
+        assert talked(pair.first, [hello], tls=tls) == "PERMISSION_DENIED"
         signed = Signer("the-reader", "secret-too").metadata(FOLLOW, wall_ms())
-        assert talked(pair.first, [hello], signed) == "PERMISSION_DENIED"
+        assert talked(pair.first, [hello], signed, tls) == "PERMISSION_DENIED"
+        endpoints = ",".join(f"tls://{each}" for each in pair.endpoints.split(","))
+        with (
+            Producer(endpoints, "shop", send_timeout_ms=60_000, credentials=admins) as producer,
+            AdminClient(endpoints, credentials=admins) as admin,
+        ):
+            producer.send(Message(TOPIC, b"before"))
+            for master in (pair.second, pair.first):
+                assert admin.switch() == master.endpoint
+                producer.send(Message(TOPIC, b"with two copies"))
+                wait_for_copy(master, admins)
+        assert replication(pair.second, admins).peer == f"tls://{pair.first.endpoint}"
 
 
 def has_two_copies(master: BrokerProcess) -> bool:
@@ -188,13 +236,19 @@ def promoted(standby: BrokerProcess) -> None:
     eventually(is_done, "the standby is the master")
 
 
-def talked(broker: BrokerProcess, frames: list[bytes], signed: Any = ()) -> str:
+def talked(
+    broker: BrokerProcess,
+    frames: list[bytes],
+    signed: Any = (),
+    tls: grpc.ChannelCredentials | None = None,
+) -> str:
     """The status of a call with these frames."""
 
     def asked() -> Iterator[bytes]:
         yield from frames
 
-    with grpc.insecure_channel(broker.endpoint) as channel:
+    at = broker.endpoint
+    with grpc.secure_channel(at, tls) if tls else grpc.insecure_channel(at) as channel:
         call: Any = cast("Any", channel.stream_stream(FOLLOW))(asked(), timeout=30, metadata=signed)
         try:
             for _ in call:

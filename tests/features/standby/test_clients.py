@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -123,10 +125,17 @@ def test_a_standby_shows_clients_of_rocketmq_5_the_master(pair: Pair) -> None:
         topic=definition.Resource(name=TOPIC), recall_handle=entry.recall_handle
     )
     assert asked(pair.second, rpcs.RECALL_MESSAGE, recall).status.code == 20000
+    with Producer(pair.endpoints, "shop", send_timeout_ms=4_000) as producer:
+        producer.send(Message(TOPIC, b"before"))
+        os.kill(pair.first.pid, signal.SIGSTOP)
+        with pytest.raises(Unavailable, match="did not answer in time"):
+            producer.send(Message(TOPIC, b"at a master that hangs"))
+        with AdminClient(pair.second.endpoint) as admin:
+            admin.promote(force=True)
+        eventually(lambda: is_master(pair.second.endpoint), "the standby is the master")
+        # Our client asks the other one, though its connection is open.
+        producer.send(Message(TOPIC, b"after"))
     pair.first.kill()
-    with AdminClient(pair.second.endpoint) as admin:
-        admin.promote(force=True)
-    eventually(lambda: is_master(pair.second.endpoint), "the standby is the master")
     assert masters_at(pair.second, pair) == {pair.second.endpoint}
 
 

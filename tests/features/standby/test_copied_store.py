@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from rmqlite.features.standby import copied_store
-from rmqlite.features.standby.copied_store import CopiedStore
+from rmqlite.features.standby.copied_store import CopiedStore, end_in_file
 from rmqlite.features.standby.following import take_clock
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.walk import Completing, Redo
@@ -157,6 +157,27 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
         while store.enter():
             pass
         assert store.end == master.store.end
+    master.close()
+
+
+@pytest.mark.parametrize("room", range(41, 58))
+def test_a_full_file_goes_with_its_blank(tmp_path: Path, room: int) -> None:
+    """Also one that ends just before the mark of the file; without it a standby is stuck there."""
+    size = 1 << 16
+    master = BrokerUnderTest(
+        tmp_path, mapped_file_size_commit_log=size, max_message_bytes=size // 2
+    )
+    # The first message makes the topic, which is a record, too.
+    ends = []
+    for _ in range(2):
+        master.send(Message(TOPIC, b"x"))
+        ends.append(master.store.end)
+    head = ends[1] - ends[0] - 1
+    master.send(Message(TOPIC, bytes(size // 2 - ends[1])))
+    master.send(Message(TOPIC, bytes(size - room - master.store.end - head)))
+    assert master.store.end == size - room
+    master.send(Message(TOPIC, b"in the next file"))
+    assert end_in_file(master.store, 0) == size - room + 8
     master.close()
 
 
