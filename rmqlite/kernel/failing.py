@@ -15,10 +15,18 @@ from rmqlite.kernel.records.record import NewRecord
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import WAIT_TOPICS, wait_queue_of
 from rmqlite.kernel.requests.messages import SendBackRequest, SendBackResult
-from rmqlite.kernel.retry import Failure, after_failure, failed_record, times_failed
+from rmqlite.kernel.retry import (
+    Failure,
+    after_failure,
+    failed_record,
+    place_properties,
+    times_failed,
+)
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import InvalidValue, Overloaded
+from rmqlite.kernel.words.message import ORIGIN_MESSAGE_ID, UNIQ_KEY, decode_properties
 from rmqlite.kernel.words.names import retry_topic
+from rmqlite.kernel.words.retry_policy import RetryPolicy
 
 SENT_BACK_MS: Final = 15 * 60_000
 """So long a send-back is remembered: after it, RocketMQ's clients send back a message whose
@@ -126,9 +134,9 @@ class Failing:
     ) -> Failed:
         """What becomes of a message that a group failed.
 
-        delay_ms: of a retry, instead of a level; 0 means at once.  failed_in_place: how often the
-        group has failed it since its record was written.  Raises GroupUnknown, InvalidName,
-        InvalidValue, PermissionMissing, StoreUnavailable.
+        delay_ms: of a retry, instead of what the request and the policy say; 0 means at once.
+        failed_in_place: how often the group has failed it since its record was written.  Raises
+        GroupUnknown, InvalidName, InvalidValue, Overloaded, PermissionMissing, StoreUnavailable.
         """
         parts = self._parts
         if failed.head.topic in WAIT_TOPICS:
@@ -138,7 +146,10 @@ class Failing:
         retries = parts.topics.wanted(retry_topic(info.group))
         now_ms, due_ms = parts.clock.now_ms(), None
         times = times_failed(failed.head, info.group) + failed_in_place
-        level = parts.groups.retry_level(info.group, times)
+        policy = parts.groups.policy(info.group)
+        level = policy.level(times, parts.store.levels.current)
+        if delay_ms is None:
+            delay_ms = self._exact_ms(failed, request, policy, times)
         if delay_ms is not None:
             if self._is_timer(delay_ms):
                 due_ms = now_ms + delay_ms if delay_ms > 0 else 0
@@ -168,6 +179,21 @@ class Failing:
         counts = self._parts.counts
         counted = counts.dead if failed.failure.is_dead else counts.retried
         counted[failed.group] += 1
+
+    def _exact_ms(
+        self, failed: Record, request: SendBackRequest, policy: RetryPolicy, times: int
+    ) -> int | None:
+        """How long exactly a retry has to wait; None: at a level."""
+        if asked_ms := request.delay_ms:
+            if asked_ms < 0 or request.delay_level:
+                raise InvalidValue("delay_ms", asked_ms, "above 0, and without a delay_level")
+            self._parts.timers.check("delay_ms", asked_ms, asked_ms)
+            return asked_ms
+        if request.delay_level or not policy.is_exact:
+            return None
+        self._parts.timers.check_room()
+        own = place_properties(failed.head) | decode_properties(failed.properties.encoded)
+        return policy.exact_ms(times, own.get(UNIQ_KEY) or own[ORIGIN_MESSAGE_ID])
 
     def _is_timer(self, delay_ms: int) -> bool:
         """May a retry wait exactly so long?  If not, it waits at the next longer level."""

@@ -97,12 +97,11 @@ class GroupCalls(Part):
     ) -> GroupInfo:
         """Change a group's settings, or create the group.
 
-        retry_after_ms: instead of a policy as a text, the lengths of its retries, all levels.
+        retry_after_ms: instead of a policy as a text, the lengths of its retries.
         """
         if retry_after_ms:
             table = self._broker.store.levels.current
-            policy = policy_of_lengths("groupRetryPolicy", retry_after_ms, table)
-            change = replace(change, retry_policy=policy.text)
+            change = replace(change, retry_policy=policy_of_lengths(retry_after_ms, table).text)
         changed = self._broker.groups.change(change, extras)
         await self._saved()
         return changed

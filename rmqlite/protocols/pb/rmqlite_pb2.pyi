@@ -263,18 +263,20 @@ class StoredMessage(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., store_size: _Optional[int] = ..., body: _Optional[bytes] = ..., properties: _Optional[_Mapping[str, str]] = ..., flag: _Optional[int] = ..., sys_flag: _Optional[int] = ..., born_timestamp_ms: _Optional[int] = ..., born_host: _Optional[str] = ..., store_timestamp_ms: _Optional[int] = ..., store_host: _Optional[str] = ..., reconsume_times: _Optional[int] = ..., prepared_transaction_offset: _Optional[int] = ...) -> None: ...
 
 class SendBackRequest(_message.Message):
-    __slots__ = ("group", "physical_offset", "delay_level", "reason", "max_reconsume_times")
+    __slots__ = ("group", "physical_offset", "delay_level", "reason", "max_reconsume_times", "delay_ms")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     PHYSICAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     group: str
     physical_offset: int
     delay_level: int
     reason: str
     max_reconsume_times: int
-    def __init__(self, group: _Optional[str] = ..., physical_offset: _Optional[int] = ..., delay_level: _Optional[int] = ..., reason: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ...) -> None: ...
+    delay_ms: int
+    def __init__(self, group: _Optional[str] = ..., physical_offset: _Optional[int] = ..., delay_level: _Optional[int] = ..., reason: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., delay_ms: _Optional[int] = ...) -> None: ...
 
 class SendBackResponse(_message.Message):
     __slots__ = ("topic", "reconsume_times", "delay_level", "deliver_at_ms")

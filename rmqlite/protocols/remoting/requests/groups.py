@@ -241,7 +241,7 @@ def _retry_lengths(asked: SubscriptionGroup) -> list[int]:
         lengths = () if given is None else given.next
         if given is not None and not lengths:
             raise FieldError("groupRetryPolicy.customizedRetryPolicy.next", "[]", "some lengths")
-        return [*(lengths[2:] or lengths[-1:])]
+        return _above_zero("customizedRetryPolicy", [*(lengths[2:] or lengths[-1:])])
     growth = policy.exponential_retry_policy
     if growth is None:
         return []
@@ -251,13 +251,21 @@ def _retry_lengths(asked: SubscriptionGroup) -> list[int]:
         found.append(min(growth.max, growth.initial * growth.multiplier**step))
         if found[-1] == growth.max or found[-2:-1] == found[-1:]:
             break
-    return found
+    return _above_zero("exponentialRetryPolicy", found)
+
+
+def _above_zero(kind: str, lengths_ms: list[int]) -> list[int]:
+    for each in lengths_ms:
+        if each <= 0:
+            raise FieldError(f"groupRetryPolicy.{kind}", each, "lengths above 0 ms")
+    return lengths_ms
 
 
 def _retry_policy(info: GroupInfo) -> GroupRetryPolicy | None:
-    """A policy of lengths as RocketMQ 5 knows it; one of levels has no such form."""
-    lengths = RetryPolicy.parse(info.retry_policy).delays_ms
-    if not lengths:
+    """A policy of lengths as RocketMQ 5 knows it; one of levels, or with jitter, has no such form."""
+    policy = RetryPolicy.parse(info.retry_policy)
+    lengths = policy.delays_ms
+    if not lengths or policy.jitter:
         return None
     # Two lengths in front that no retry takes.
     listed = CustomizedRetryPolicy((*lengths[:1] * 2, *lengths))
