@@ -78,7 +78,10 @@ _DELETED: Final = Document(
     "DeletedGroup", "Or would be.", GroupStatus, progress=many(_PROGRESS), dry_run=bool
 )
 _ATTEMPT: Final = Document(
-    "Retries", "Retries that come one after the other; delay: the level's, or of timers (level 0) the wait.", Attempt, delay=str
+    "Retries",
+    "Retries that come one after the other; delay: the level's, or of timers (level 0) theirs.",
+    Attempt,
+    delay=str,
 )
 _SHOWN: Final = Document(
     "ShownGroup",

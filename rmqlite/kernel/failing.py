@@ -7,6 +7,7 @@ retry or dead letter is made here, and whoever asked for it with record() append
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rmqlite.kernel.parts import BrokerParts
@@ -15,18 +16,10 @@ from rmqlite.kernel.records.record import NewRecord
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import WAIT_TOPICS, wait_queue_of
 from rmqlite.kernel.requests.messages import SendBackRequest, SendBackResult
-from rmqlite.kernel.retry import (
-    Failure,
-    after_failure,
-    failed_record,
-    place_properties,
-    times_failed,
-)
+from rmqlite.kernel.retry import Failure, after_failure, failed_record, times_failed
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import InvalidValue, Overloaded
-from rmqlite.kernel.words.message import ORIGIN_MESSAGE_ID, UNIQ_KEY, decode_properties
 from rmqlite.kernel.words.names import retry_topic
-from rmqlite.kernel.words.retry_policy import RetryPolicy
 
 SENT_BACK_MS: Final = 15 * 60_000
 """So long a send-back is remembered: after it, RocketMQ's clients send back a message whose
@@ -108,6 +101,8 @@ class Failing:
         self._parts = parts
         self.sent_back = SentBack(parts.clock)
         parts.offsets.on_back = self.sent_back.forget
+        self.exact_ms: Callable[[Record, SendBackRequest, int], int | None] = lambda *_: None
+        """How long a message waits that had failed so often before; None: at a level."""
 
     def send_back(self, request: SendBackRequest) -> SendBackResult:
         """Broker.send_back()."""
@@ -146,10 +141,9 @@ class Failing:
         retries = parts.topics.wanted(retry_topic(info.group))
         now_ms, due_ms = parts.clock.now_ms(), None
         times = times_failed(failed.head, info.group) + failed_in_place
-        policy = parts.groups.policy(info.group)
-        level = policy.level(times, parts.store.levels.current)
+        level = parts.groups.policy(info.group).level(times, parts.store.levels.current)
         if delay_ms is None:
-            delay_ms = self._exact_ms(failed, request, policy, times)
+            delay_ms = self.exact_ms(failed, request, times)
         if delay_ms is not None:
             if self._is_timer(delay_ms):
                 due_ms = now_ms + delay_ms if delay_ms > 0 else 0
@@ -179,21 +173,6 @@ class Failing:
         counts = self._parts.counts
         counted = counts.dead if failed.failure.is_dead else counts.retried
         counted[failed.group] += 1
-
-    def _exact_ms(
-        self, failed: Record, request: SendBackRequest, policy: RetryPolicy, times: int
-    ) -> int | None:
-        """How long exactly a retry has to wait; None: at a level."""
-        if asked_ms := request.delay_ms:
-            if asked_ms < 0 or request.delay_level:
-                raise InvalidValue("delay_ms", asked_ms, "above 0, and without a delay_level")
-            self._parts.timers.check("delay_ms", asked_ms, asked_ms)
-            return asked_ms
-        if request.delay_level or not policy.is_exact:
-            return None
-        self._parts.timers.check_room()
-        own = place_properties(failed.head) | decode_properties(failed.properties.encoded)
-        return policy.exact_ms(times, own.get(UNIQ_KEY) or own[ORIGIN_MESSAGE_ID])
 
     def _is_timer(self, delay_ms: int) -> bool:
         """May a retry wait exactly so long?  If not, it waits at the next longer level."""

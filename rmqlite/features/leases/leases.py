@@ -28,6 +28,7 @@ from rmqlite.features.leases.leased_queue import (
     begun_ms,
     handle_of,
 )
+from rmqlite.features.leases.request_modes import check_leased
 from rmqlite.features.leases.requests import (
     AckRequest,
     FailRequest,
@@ -58,7 +59,7 @@ from rmqlite.kernel.words.limits import (
     RECEIVE_MESSAGES_MAX,
     check_length,
 )
-from rmqlite.kernel.words.names import check_leased, retry_topic
+from rmqlite.kernel.words.names import retry_topic
 
 ATTEMPT_ID_BYTES_MAX: Final = 64
 QUEUES_AT_ONCE: Final = 100

@@ -3,17 +3,14 @@
 A policy names levels or lengths of time.  A length becomes the level that reaches it, unless the
 policy is exact: then each retry is a timer.  After a change of messageDelayLevel a policy of
 lengths takes the levels that now fit; one of level numbers takes the same numbers, which may have
-other lengths.  Jitter makes an exact wait shorter, by a part of it that follows from the message id
-and the attempt, so that messages that failed together come again one by one.
+other lengths.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Final
 
 from rmqlite.kernel.words.errors import InvalidValue
@@ -119,18 +116,6 @@ class RetryPolicy:
             return self.delays_ms[min(step, len(self.delays_ms) - 1)]
         return None
 
-    def exact_ms(self, failed_before: int, message_id: str) -> int | None:
-        """How long exactly this message waits after one more failure; None: it waits at a level.
-
-        Of the jitter it gets the part that the first four bytes of the SHA-256 of "ID ATTEMPT" are
-        of 2**32.  ATTEMPT: the one that it waits for; the first delivery is 1.
-        """
-        delay_ms = self.delay_ms(failed_before)
-        if delay_ms is None or not self.jitter:
-            return delay_ms if self.is_exact else None
-        hashed = sha256(f"{message_id} {max(0, failed_before) + 2}".encode()).digest()
-        return delay_ms - delay_ms * self.jitter * int.from_bytes(hashed[:4]) // (100 << 32)
-
     def wait_ms(self, failed_before: int, table: LevelTable) -> int:
         """How long a retry waits, without its jitter."""
         delay_ms = self.delay_ms(failed_before) if self.is_exact else None
@@ -169,17 +154,6 @@ class RetryPolicy:
 ROCKETMQS: Final = RetryPolicy()
 
 
-def policy_of_lengths(lengths_ms: Sequence[int], table: LevelTable) -> RetryPolicy:
-    """The policy that waits exactly so long before the first, second … retry; the last repeats.
-
-    It is one of levels if each length is a level's.  Raises InvalidValue.
-    """
-    names = {ms: table.name(level) for level, ms in enumerate(table.delays_ms, 1)}
-    if names.keys() >= {*lengths_ms}:
-        return RetryPolicy.parse(" ".join([names[each] for each in lengths_ms]))
-    return RetryPolicy.parse(f"list({', '.join([f'{each}ms' for each in lengths_ms])})")
-
-
 def _is_number(word: str) -> bool:
     return word.isascii() and word.isdigit()
 
@@ -201,7 +175,7 @@ def _in_brackets(text: str) -> RetryPolicy:
     if not found or int(found[3] or 0) > 100:
         rule = f"{form}: the jitter is 0% to 100%" if found else form
         raise InvalidValue("retry_policy", text, rule)
-    kind, jitter = found[1], found[3] and int(found[3])
+    kind, jitter = found[1], None if found[3] is None else int(found[3])
     parts = [each.strip() for each in found[2].split(",")]
     ending = [] if jitter is None else [f"jitter={jitter}%"]
     spelled = f"{kind}({', '.join([*parts, *ending])})"

@@ -35,6 +35,7 @@ class ScheduleAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CANCEL: _ClassVar[ScheduleAction]
     FIRE: _ClassVar[ScheduleAction]
     RESCHEDULE: _ClassVar[ScheduleAction]
+    ACTION_BURY: _ClassVar[ScheduleAction]
 
 class ChangeOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -99,6 +100,7 @@ BURY: Outcome
 CANCEL: ScheduleAction
 FIRE: ScheduleAction
 RESCHEDULE: ScheduleAction
+ACTION_BURY: ScheduleAction
 DONE: ChangeOutcome
 NOT_FOUND: ChangeOutcome
 ALREADY_DELIVERED: ChangeOutcome
@@ -1077,7 +1079,7 @@ class GetTimelineResponse(_message.Message):
     def __init__(self, levels: _Optional[_Iterable[_Union[LevelTimeline, _Mapping]]] = ...) -> None: ...
 
 class ChangeByIdsRequest(_message.Message):
-    __slots__ = ("action", "message_ids", "topic", "delay_level", "dry_run", "deliver_at_ms", "deliver_after_ms")
+    __slots__ = ("action", "message_ids", "topic", "delay_level", "dry_run", "deliver_at_ms", "deliver_after_ms", "reason")
     ACTION_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_IDS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -1085,6 +1087,7 @@ class ChangeByIdsRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
     DELIVER_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     action: ScheduleAction
     message_ids: _containers.RepeatedScalarFieldContainer[str]
     topic: str
@@ -1092,7 +1095,8 @@ class ChangeByIdsRequest(_message.Message):
     dry_run: bool
     deliver_at_ms: int
     deliver_after_ms: int
-    def __init__(self, action: _Optional[_Union[ScheduleAction, str]] = ..., message_ids: _Optional[_Iterable[str]] = ..., topic: _Optional[str] = ..., delay_level: _Optional[int] = ..., dry_run: bool = ..., deliver_at_ms: _Optional[int] = ..., deliver_after_ms: _Optional[int] = ...) -> None: ...
+    reason: str
+    def __init__(self, action: _Optional[_Union[ScheduleAction, str]] = ..., message_ids: _Optional[_Iterable[str]] = ..., topic: _Optional[str] = ..., delay_level: _Optional[int] = ..., dry_run: bool = ..., deliver_at_ms: _Optional[int] = ..., deliver_after_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ChangedId(_message.Message):
     __slots__ = ("message_id", "outcome", "count", "deliver_at_ms")
@@ -1113,7 +1117,7 @@ class ChangeByIdsResponse(_message.Message):
     def __init__(self, changed: _Optional[_Iterable[_Union[ChangedId, _Mapping]]] = ...) -> None: ...
 
 class ChangeByFilterRequest(_message.Message):
-    __slots__ = ("action", "filter", "delay_level", "dry_run", "cursor", "max_messages", "deliver_at_ms", "deliver_after_ms")
+    __slots__ = ("action", "filter", "delay_level", "dry_run", "cursor", "max_messages", "deliver_at_ms", "deliver_after_ms", "reason")
     ACTION_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
@@ -1122,6 +1126,7 @@ class ChangeByFilterRequest(_message.Message):
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
     DELIVER_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     action: ScheduleAction
     filter: PendingFilter
     delay_level: int
@@ -1130,7 +1135,8 @@ class ChangeByFilterRequest(_message.Message):
     max_messages: int
     deliver_at_ms: int
     deliver_after_ms: int
-    def __init__(self, action: _Optional[_Union[ScheduleAction, str]] = ..., filter: _Optional[_Union[PendingFilter, _Mapping]] = ..., delay_level: _Optional[int] = ..., dry_run: bool = ..., cursor: _Optional[str] = ..., max_messages: _Optional[int] = ..., deliver_at_ms: _Optional[int] = ..., deliver_after_ms: _Optional[int] = ...) -> None: ...
+    reason: str
+    def __init__(self, action: _Optional[_Union[ScheduleAction, str]] = ..., filter: _Optional[_Union[PendingFilter, _Mapping]] = ..., delay_level: _Optional[int] = ..., dry_run: bool = ..., cursor: _Optional[str] = ..., max_messages: _Optional[int] = ..., deliver_at_ms: _Optional[int] = ..., deliver_after_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ChangeByFilterResponse(_message.Message):
     __slots__ = ("changed", "cursor")
