@@ -275,7 +275,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         (changed,) = done(self.under_test.broker[Changes].by_ids(request))
         assert (changed.outcome, changed.count) == (ChangeOutcome.DONE, 1)
         queue = Queue(dlq_topic(group_of(line.queue.topic) or ""), 0)
-        ((_, entry),) = self._ended_in(queue, [line])
+        ((_, entry),) = self._ended_in((queue.topic, 0), [line])
         dead = Line(key, line.message_id, line.message_key, queue, line.attempts)
         line.cancelled_at = dead.shown_at = entry.physical_offset
         self.ledger.add(dead)

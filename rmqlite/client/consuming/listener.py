@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -25,7 +25,7 @@ from rmqlite.client.consuming.broker_link import BrokerLink, Loop
 from rmqlite.kernel.requests.messages import SendBackRequest, SendBackResult
 from rmqlite.kernel.words.compression import inflated
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, RmqliteError, must_be_type
-from rmqlite.kernel.words.levels import Wait, wait_ms
+from rmqlite.kernel.words.levels import DELAY_MS_MAX, Wait, wait_ms
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.kernel.words.visible import encodable, text_of_error
 from rmqlite.protocols.native.bytes import rpcs
@@ -61,8 +61,6 @@ class ConsumeResult:
             raise must_be_type("delay_level", "int", self.delay_level)
         if not -(2**31) <= self.delay_level < 2**31:
             raise InvalidValue("delay_level", self.delay_level, "a 32-bit integer")
-        if self.delay_ms and self.delay_level:
-            raise InvalidValue("delay_level", self.delay_level, "left out if after is given")
 
 
 CONSUME_SUCCESS: Final = ConsumeResult(True)
@@ -83,16 +81,16 @@ class RetryLater(Exception):
     """Raised by a listener: its message has failed, and comes again after exactly so long.
 
     after: seconds, a timedelta, or text such as "90s".  reason: stored with the message; else that
-    is the exception from which this one was raised.
+    is the exception from which this one was raised.  Raises InvalidValue.
     """
 
     def __init__(self, after: Wait | float, reason: str = "") -> None:
         super().__init__(after, reason)
-        try:
-            wait = timedelta(seconds=after) if isinstance(after, int | float) else after
-        except (OverflowError, ValueError):
-            raise InvalidValue("after", after, "more than zero and at most 3650d") from None
-        self.delay_ms: Final = wait_ms("after", wait)
+        if isinstance(after, int | float):
+            if not 0 < after <= DELAY_MS_MAX / 1_000:
+                raise InvalidValue("after", after, "above 0 and at most 3650 days of seconds")
+            after = f"{math.ceil(after * 1_000)}ms"
+        self.delay_ms: Final = wait_ms("after", after)
         self.reason: Final = reason
 
     @property
@@ -106,6 +104,8 @@ def reconsume_later(
 ) -> ConsumeResult:
     """RECONSUME_LATER with its own delay level, or after exactly so long, or with a reason."""
     delay_ms = 0 if after is None else wait_ms("after", after)
+    if delay_ms and delay_level:
+        raise InvalidValue("delay_level", delay_level, "left out if after is given")
     return ConsumeResult(False, delay_level, reason, delay_ms)
 
 
@@ -283,7 +283,7 @@ class SendBacks:
                     queue.queue.queue_id,
                     message.queue_offset,
                 )
-            elif isinstance(outcome, InvalidValue) and outcome.field == "delay_ms":
+            elif isinstance(outcome, InvalidValue) and result.delay_ms:
                 # For example, longer than the broker's timers wait.  It will not be another time.
                 log.warning("a message comes again by its group's policy: %s", outcome)
                 self.send(queue, message, replace(result, delay_ms=0), failures)

@@ -229,9 +229,7 @@ def test_a_broker_without_timers_refuses_exact_policies(under_test: BrokerUnderT
     """If they are turned off later, a retry waits at the next longer level: it is not lost."""
     save_group(under_test, retry_policy="list(90s)")
     under_test.restart(timer_wheel_enable=False)
-    with pytest.raises(
-        TimersOff, match=r"retry_policy must be left out, .* timerWheel"
-    ):
+    with pytest.raises(TimersOff, match=r"retry_policy must be left out, .* timerWheel"):
         save_group(under_test, retry_policy="list(80s)")
     save_group(under_test, max_reconsume_times=3)
     assert under_test.broker.groups.existing(GROUP) == GroupInfo(GROUP, 3, retry_policy="list(90s)")
