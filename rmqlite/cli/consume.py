@@ -22,7 +22,7 @@ import typer
 
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Sql, option
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Sql, after_ms, option
 from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.message_text import MESSAGE, about_of, message_tree
 from rmqlite.cli.output.terminal import body_text, note, print_json_line, printable
@@ -96,6 +96,10 @@ def consume(
             "-1 makes a dead letter at once.",
         ),
     ] = 0,
+    retry_after: Annotated[
+        str,
+        option("--retry-after WAIT", "Instead of --retry-level: after exactly so long, as in 90s."),
+    ] = "",
     peek: Annotated[
         bool, option("--peek", "Print the messages that are there now; commit nothing.")
     ] = False,
@@ -105,8 +109,12 @@ def consume(
     """Print the messages of TOPIC, until --count or Ctrl-C; --json prints one line each."""
     show = print_json_message if as_json else print_message
     wanted = Subscription(topic, expression, sql or "")
-    if retry_level and not fail_with:
-        raise typer.BadParameter("--retry-level needs --fail-with: only a failure is tried again")
+    if (retry_level or retry_after) and not fail_with:
+        name = "--retry-level" if retry_level else "--retry-after"
+        raise typer.BadParameter(f"{name} needs --fail-with: only a failure is tried again")
+    if retry_level and retry_after:
+        raise typer.BadParameter("give --retry-level or --retry-after, not both")
+    retry_ms = after_ms(retry_after, "--retry-after") if retry_after else 0
     if peek:
         if fail_with:
             raise typer.BadParameter("--peek only looks: it cannot fail a message")
@@ -114,7 +122,7 @@ def consume(
         return
     if not group:
         raise typer.BadParameter("--group is missing (or --peek, to look without a group)")
-    _consume(endpoint, group, wanted, start, Session(count, fail_with, retry_level, show))
+    _consume(endpoint, group, wanted, start, Session(count, fail_with, retry_level, retry_ms, show))
 
 
 class Session:
@@ -125,6 +133,7 @@ class Session:
         count: int | None,
         reasons: Sequence[str] | None,
         retry_level: int,
+        retry_ms: int,
         show: Callable[[StoredMessage], None],
     ) -> None:
         self.ended = threading.Event()
@@ -133,10 +142,11 @@ class Session:
         self._left = count
         self._reasons = reasons or ()
         self._retry_level = retry_level
+        self._retry_ms = retry_ms
         self._show = show
 
     def __call__(self, message: StoredMessage) -> ConsumeResult:
-        from rmqlite.client import CONSUME_SUCCESS, reconsume_later
+        from rmqlite.client import CONSUME_SUCCESS, ConsumeResult, reconsume_later
 
         try:
             self._show(message)
@@ -152,7 +162,7 @@ class Session:
         if not self._reasons:
             return CONSUME_SUCCESS
         reason = self._reasons[message.reconsume_times % len(self._reasons)]
-        return reconsume_later(delay_level=self._retry_level, reason=reason)
+        return ConsumeResult(False, self._retry_level, reason, self._retry_ms)
 
     def _end(self) -> None:
         self.take_no_more()

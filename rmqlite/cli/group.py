@@ -56,7 +56,7 @@ from rmqlite.views.groups import (
     settings_table,
     silent_lines,
 )
-from rmqlite.views.levels import Attempt, attempts_of
+from rmqlite.views.levels import Attempt, attempts_of, waits_text
 from rmqlite.views.tables import cell_text
 
 app = typer.Typer(no_args_is_help=True, help="List, show and change consumer groups.")
@@ -78,7 +78,10 @@ _DELETED: Final = Document(
     "DeletedGroup", "Or would be.", GroupStatus, progress=many(_PROGRESS), dry_run=bool
 )
 _ATTEMPT: Final = Document(
-    "Retries", "Retries that come one after the other; delay: the level's.", Attempt, delay=str
+    "Retries",
+    "Retries that come one after the other; delay: the level's, or of timers (level 0) theirs.",
+    Attempt,
+    delay=str,
 )
 _SHOWN: Final = Document(
     "ShownGroup",
@@ -191,8 +194,9 @@ def set_group(
         str | None,
         option(
             "--retry-policy TEXT",
-            "When retries come: levels '3 5 7', lengths '10s 1m 10m', "
-            "'exponential(10s, 2, 1h)', or '' for RocketMQ's levels 3, 4, 5 …",
+            "When retries come: levels '3 5 7', or lengths that become levels, '10s 1m 10m' or "
+            "'exponential(10s, 2, 1h)'; exactly: 'list(90s, 10m)' or "
+            "'exponential(10s, 3, 1h, jitter=20%)'; '' for RocketMQ's levels 3, 4, 5 …",
         ),
     ] = None,
     retry_queues: Annotated[
@@ -390,7 +394,7 @@ def _attempts_tree(attempts: Sequence[Attempt] | None, table: LevelTable) -> dic
     """The retries that the settings make; null for a policy that is unknown here."""
     if attempts is None:
         return {"retries": None, "dead_after_ms": None}
-    retries = [_ATTEMPT.tree(each, delay=table.name(each.level)) for each in attempts]
+    retries = [_ATTEMPT.tree(each, delay=waits_text(each, table)) for each in attempts]
     return {
         "retries": retries,
         "dead_after_ms": attempts[-1].since_first_failure_ms if attempts else 0,

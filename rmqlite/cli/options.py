@@ -212,12 +212,12 @@ def moment_ms(option: str, text: str, rule: str = MOMENT_RULE) -> int | None:
         refuse(option, text, error.rule if is_number else _OUR_TIME)
 
 
-def after_ms(text: str) -> int:
-    """The length of --after in milliseconds."""
+def after_ms(text: str, name: str = "--after") -> int:
+    """The length of an option in milliseconds."""
     try:
-        return wait_ms("--after", text)
+        return wait_ms(name, text)
     except InvalidValue as error:
-        refuse("--after", text, error.rule)
+        refuse(name, text, error.rule)
 
 
 def format_option(need: str) -> Any:

@@ -86,6 +86,7 @@ if TYPE_CHECKING:
         RECONSUME_LATER,
         ConsumeResult,
         Listener,
+        RetryLater,
         reconsume_later,
     )
     from rmqlite.client.consuming.pull_consumer import PullConsumer
@@ -167,6 +168,7 @@ __all__ = [
     "RedrivePreview",
     "RedriveResults",
     "RedriveSpec",
+    "RetryLater",
     "ScheduleAction",
     "SendResult",
     "SimpleConsumer",

@@ -321,7 +321,9 @@ class AdminClient(AdminCalls, Closing):
     ) -> GroupInfo:
         """Change a group's settings at once and durably, or create it; None changes nothing.
 
-        retry_policy: "3 5 7", "10s 1m 10m", "exponential(10s, 2, 1h)", or "" for RocketMQ's.
+        retry_policy: "3 5 7", "10s 1m 10m" or "exponential(10s, 2, 1h)", which become levels,
+        "list(90s, 10m)" or "exponential(10s, 3, 1h, jitter=20%)", which are exact, or "" for
+        RocketMQ's.
         orderly: clients of RocketMQ 5 consume the messages of a message group in order.
         Waiting retries keep their time.  Raises InvalidName, InvalidValue.
         """

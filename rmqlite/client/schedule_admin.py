@@ -36,6 +36,8 @@ from rmqlite.features.rows import A, Q, Row
 from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.levels import Instant, Wait, instant_ms, wait_ms
+from rmqlite.kernel.words.names import retry_topic
+from rmqlite.kernel.words.visible import encodable
 
 EVERYTHING = PendingFilter()
 
@@ -141,6 +143,18 @@ class ScheduleAdmin(AdminCalls):
                 at_ms,
                 after_ms,
             )
+        )
+
+    def bury(
+        self, group: str, *message_ids: str, reason: str = "", dry_run: bool = False
+    ) -> tuple[ChangedId, ...]:
+        """Make dead letters of these waiting retries of a group; otherwise like cancel().
+
+        reason: why, up to 1 KiB; without it the reason of the last failure stays.
+        """
+        topic, text = retry_topic(group), encodable(reason)
+        return self.change_by_ids(
+            ChangeByIds(ScheduleAction.BURY, message_ids, topic, dry_run=dry_run, reason=text)
         )
 
     def change_by_ids(self, change: ChangeByIds) -> tuple[ChangedId, ...]:

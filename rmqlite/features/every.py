@@ -19,6 +19,7 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "finding": (),
     "transactions": (),
     "leases": (),
+    "exact_retries": (),
     "simple_consumer": ("leases",),
     "raw_log": (),
     "name_server": (),

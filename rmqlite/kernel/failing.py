@@ -7,6 +7,7 @@ retry or dead letter is made here, and whoever asked for it with record() append
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rmqlite.kernel.parts import BrokerParts
@@ -100,6 +101,8 @@ class Failing:
         self._parts = parts
         self.sent_back = SentBack(parts.clock)
         parts.offsets.on_back = self.sent_back.forget
+        self.exact_ms: Callable[[Record, SendBackRequest, int], int | None] = lambda *_: None
+        """How long a message waits that had failed so often before; None: at a level."""
 
     def send_back(self, request: SendBackRequest) -> SendBackResult:
         """Broker.send_back()."""
@@ -126,9 +129,9 @@ class Failing:
     ) -> Failed:
         """What becomes of a message that a group failed.
 
-        delay_ms: of a retry, instead of a level; 0 means at once.  failed_in_place: how often the
-        group has failed it since its record was written.  Raises GroupUnknown, InvalidName,
-        InvalidValue, PermissionMissing, StoreUnavailable.
+        delay_ms: of a retry, instead of what the request and the policy say; 0 means at once.
+        failed_in_place: how often the group has failed it since its record was written.  Raises
+        GroupUnknown, InvalidName, InvalidValue, Overloaded, PermissionMissing, StoreUnavailable.
         """
         parts = self._parts
         if failed.head.topic in WAIT_TOPICS:
@@ -138,7 +141,9 @@ class Failing:
         retries = parts.topics.wanted(retry_topic(info.group))
         now_ms, due_ms = parts.clock.now_ms(), None
         times = times_failed(failed.head, info.group) + failed_in_place
-        level = parts.groups.retry_level(info.group, times)
+        level = parts.groups.policy(info.group).level(times, parts.store.levels.current)
+        if delay_ms is None:
+            delay_ms = self.exact_ms(failed, request, times)
         if delay_ms is not None:
             if self._is_timer(delay_ms):
                 due_ms = now_ms + delay_ms if delay_ms > 0 else 0

@@ -145,7 +145,7 @@ def after_failure(
         DELIVERY_ATTEMPTS: str(times),
         WAIT: "false",
     }
-    about_reason, without = reason_properties(_printable(request.reason), own)
+    about_reason, without = reason_properties(printable_reason(request.reason), own)
     changes |= about_reason
     if is_dead:
         changes[DELAY] = "0"
@@ -284,7 +284,7 @@ def _shortened(dead: Failure, own: PropertyString, size_max: int) -> Failure:
     return replace(dead, own=without_longest(own, too_long))
 
 
-def _printable(reason: str) -> str:
+def printable_reason(reason: str) -> str:
     """At most 1 KiB of text that a property may hold."""
     cleaned = _CONTROL.sub(" ", reason).strip().encode("utf-8", "replace")
     return cleaned[:REASON_BYTES_MAX].decode("utf-8", "ignore")

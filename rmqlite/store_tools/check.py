@@ -24,7 +24,7 @@ from rmqlite.kernel.store.opening.file_sizes import Sizes, has_lengths, sizes_of
 from rmqlite.kernel.store.opening.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE, load_levels
 from rmqlite.kernel.store.progress import ScheduleProgress
 from rmqlite.kernel.store.tables import tables
-from rmqlite.kernel.store.tables.logged_tables import LoggedTables, tables_in
+from rmqlite.kernel.store.tables.logged_tables import LoggedTables
 from rmqlite.kernel.words.errors import StoreDamaged
 from rmqlite.kernel.words.levels import LevelHistory, LevelTable
 from rmqlite.store_tools.checking.file_layer import (
@@ -39,6 +39,7 @@ from rmqlite.store_tools.checking.log import LogCheck, Moment
 from rmqlite.store_tools.checking.queues import QueueChecks
 from rmqlite.store_tools.checking.sums import SumsCheck
 from rmqlite.store_tools.checking.tables import check_tables, check_timers, load_sound
+from rmqlite.store_tools.reading.snapshot import tables_in
 
 __all__ = ["Finding", "StoreCheck", "Verdict", "check", "is_store"]
 

@@ -19,7 +19,7 @@ from rmqlite.kernel.requests.groups import GroupInfo, MemberInfo
 from rmqlite.kernel.words.levels import LevelTable
 from rmqlite.kernel.words.names import retry_topic
 from rmqlite.kernel.words.visible import printable
-from rmqlite.views.levels import Attempt
+from rmqlite.views.levels import TIMER, Attempt, waits_text
 from rmqlite.views.numbers import age_text, counted, delay_text, span_text
 from rmqlite.views.tables import (
     BAD,
@@ -347,8 +347,8 @@ def attempts_table(info: GroupInfo, attempts: Sequence[Attempt], levels: LevelTa
             str(each.first_attempt),
             _attempts_text(each),
             NOTHING if each.asked_ms is None else delay_text(each.asked_ms),
-            each.level,
-            levels.name(each.level),
+            each.level or TIMER,
+            waits_text(each, levels),
             delay_text(each.since_first_failure_ms),
         )
         for each in attempts

@@ -13,7 +13,7 @@ from typing import Final
 from rmqlite.kernel.requests.broker import BrokerStatus, LevelStatus
 from rmqlite.kernel.words.levels import LevelTable
 from rmqlite.kernel.words.retry_policy import RetryPolicy
-from rmqlite.views.numbers import until_text
+from rmqlite.views.numbers import delay_text, until_text
 from rmqlite.views.tables import (
     BAD,
     DIM,
@@ -129,9 +129,10 @@ def _next_due(due_ms: int, answered_ms: int, now_ms: int) -> Tone:
 class Attempt:
     """Attempts, each of which comes delay_ms after the one before it has failed.
 
-    The first delivery is attempt 1 and is on no rung.  asked_ms: the length that the policy
-    asks for; None if it asks for a level, or for different lengths.  since_first_failure_ms:
-    when the last of these attempts comes, without the time that the attempts take.
+    The first delivery is attempt 1 and is on no rung.  level: 0 if the policy is exact.  asked_ms:
+    the length that the policy asks for; None if it asks for a level, or for different lengths.
+    since_first_failure_ms: when the last of these attempts comes, without the time that the
+    attempts take.  jitter_ms: how much shorter a wait may be.
     """
 
     first_attempt: int
@@ -140,6 +141,7 @@ class Attempt:
     delay_ms: int
     asked_ms: int | None
     since_first_failure_ms: int
+    jitter_ms: int = 0
 
 
 def attempts_of(
@@ -159,13 +161,28 @@ def _climb(
     rungs: list[Attempt], policy: RetryPolicy, table: LevelTable, step: int, count: int
 ) -> None:
     """Add count attempts, each with the level that the policy gives after step failures."""
-    level, asked_ms = policy.level(step, table), policy.delay_ms(step)
-    delay_ms = table.delay_ms(level)
+    level = 0 if policy.is_exact else policy.level(step, table)
+    asked_ms, delay_ms = policy.delay_ms(step), policy.wait_ms(step, table)
+    jitter_ms = delay_ms * (policy.jitter or 0) // 100
     last = rungs[-1] if rungs else None
     since_ms = (last.since_first_failure_ms if last else 0) + count * delay_ms
     first_attempt = step + 2
     if last and last.level == level and (last.asked_ms == asked_ms or step > ONE_BY_ONE_MAX):
         first_attempt = last.first_attempt
-        asked_ms = asked_ms if last.asked_ms == asked_ms else None
+        if last.asked_ms != asked_ms:
+            asked_ms = None
+            # At one level all wait alike; exact waits have only grown.
+            jitter_ms = delay_ms - min(delay_ms - jitter_ms, last.delay_ms - last.jitter_ms)
         rungs.pop()
-    rungs.append(Attempt(first_attempt, step + 1 + count, level, delay_ms, asked_ms, since_ms))
+    rungs.append(
+        Attempt(first_attempt, step + 1 + count, level, delay_ms, asked_ms, since_ms, jitter_ms)
+    )
+
+
+def waits_text(attempts: Attempt, table: LevelTable) -> str:
+    """How long they wait: "10m", or with jitter "8m to 10m"."""
+    if attempts.level:
+        return table.name(attempts.level)
+    longest_ms, jitter_ms = attempts.delay_ms, attempts.jitter_ms
+    least = f"{delay_text(longest_ms - jitter_ms)} to " if jitter_ms else ""
+    return least + delay_text(longest_ms)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -273,7 +273,7 @@ class FormChange:
     ids: tuple[str, ...]
     fields: Fields
     topic: str
-    new_time: Mapping[str, int]
+    new_time: Mapping[str, Any]
     typed: Fields
 
     @property

@@ -81,6 +81,7 @@ FOLDERS = {
     "changes": 6,
     "cluster": 1,
     "dead_letters": 5,
+    "exact_retries": 0,
     "figures": 2,
     "finding": 6,
     "ha": 1,

@@ -13,6 +13,7 @@ from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from tests.support.brokers import BrokerUnderTest
 from tests.support.pending import (
+    ACTIONS,
     CANCEL,
     FIRE,
     RESCHEDULE,
@@ -82,7 +83,7 @@ def test_rocketmq_delivers_again_what_was_changed_behind_a_pending_one(
     assert counts(under_test) == true_counts(under_test) == {}
 
 
-@pytest.mark.parametrize("action", ScheduleAction)
+@pytest.mark.parametrize("action", ACTIONS)
 def test_a_change_of_all_that_waits_leaves_rocketmq_nothing_to_do_again(
     under_test: BrokerUnderTest, action: ScheduleAction
 ) -> None:

@@ -83,7 +83,7 @@ def in_bash(endpoint: str, *words: str) -> list[str]:
     ("words", "expected"),
     [
         (("retr",), ["retry"]),
-        (("retry", ""), ["list", "now", "cancel"]),
+        (("retry", ""), ["list", "now", "cancel", "bury"]),
         (("retry", "list", ""), ["bill\\|ing", "workers"]),
         (("retry", "now", "wo"), ["workers"]),
         (("retry", "list", "workers", "--to"), ["--topic"]),

@@ -48,6 +48,7 @@ ARGUMENTS = {
     "schedule reschedule": "A --to 10",
     "retry list": "workers",
     "retry now": "workers A",
+    "retry bury": "workers A",
     "retry cancel": "workers A",
     "dlq show": "workers",
     "dlq peek": "A",

@@ -164,6 +164,7 @@ def test_the_ladder_is_in_the_json(run: Run, groups: dict[str, GroupInfo]) -> No
             "delay_ms": 30_000,
             "asked_ms": 25_000,
             "since_first_failure_ms": 60_000,
+            "jitter_ms": 0,
         }
     ]
     assert tree["dead_after_ms"] == 60_000

@@ -22,7 +22,7 @@ from tests.support.fake_retries import RETRY, has_retries, retry
 from tests.support.fake_schedule import HOSTILE, NOW_MS, asked_to_change, changes
 from tests.support.terminals import on_terminal
 
-CANCEL, FIRE, _ = ScheduleAction
+CANCEL, FIRE, *_ = ScheduleAction
 SHORT_MS, LONG_MS = 250_000, 90_000_000
 
 
@@ -202,7 +202,7 @@ def test_each_retry_says_what_became_of_it(run: Run, broker: FakeBroker) -> None
     assert result.stdout.splitlines() == [
         "A  done",
         "B  does not wait any more: it was given to billing already",
-        "C  does not wait any more: it was cancelled already",
+        "C  does not wait any more: it was cancelled or buried",
         "D  not found: no retry of billing has this message id",
     ]
     assert (result.exit_code, result.stderr) == (1, "1 of 4 retried\n")

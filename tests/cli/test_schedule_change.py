@@ -37,7 +37,7 @@ from tests.support.fake_schedule import (
 )
 from tests.support.terminals import on_terminal
 
-CANCEL, FIRE, RESCHEDULE = ScheduleAction
+CANCEL, FIRE, RESCHEDULE, _ = ScheduleAction
 
 
 def failing_at(broker: FakeBroker, call: str, number: int) -> None:

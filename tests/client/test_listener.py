@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from rmqlite.client import (
     RECONSUME_LATER,
     ConsumeResult,
     PushConsumer,
+    RetryLater,
     reconsume_later,
 )
 from rmqlite.client.consuming.listener import REASON_BYTES_MAX, consume
@@ -50,6 +52,41 @@ def test_a_listener_without_a_return_has_consumed_its_message() -> None:
         pass
 
     assert consume(listener, stored(0)) == CONSUME_SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("after", "delay_ms"),
+    [(90, 90_000), (0.0015, 2), (timedelta(minutes=3), 180_000), ("1m30s", 90_000)],
+)
+def test_a_listener_says_when_its_message_comes_again(after: Any, delay_ms: int) -> None:
+    """Raised from anywhere below it, with what it was raised from as the reason."""
+    assert failing(RetryLater(after, "busy")) == ConsumeResult(False, 0, "busy", delay_ms)
+    error = RetryLater(after)
+    error.__cause__ = OSError("away")
+    assert failing(error) == ConsumeResult(False, 0, "OSError: away", delay_ms)
+    if not isinstance(after, int | float):
+        later = reconsume_later(after=after, reason="busy")
+        assert answering(later) == ConsumeResult(False, 0, "busy", delay_ms)
+
+
+def test_a_retry_that_a_listener_asks_for_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """The log would be full of tracebacks of what is meant to be."""
+    failing(RetryLater(90))
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("after", [0, -1, float("nan"), float("inf"), 10**10, "soon", "0s", None])
+def test_a_wait_that_is_none_is_refused_where_it_is_said(after: Any) -> None:
+    """By name."""
+    with pytest.raises(InvalidValue) as raised:
+        RetryLater(after)
+    assert raised.value.field == "after"
+
+
+def test_a_level_and_a_wait_are_one_too_many() -> None:
+    """Which of them was meant?"""
+    with pytest.raises(InvalidValue, match="delay_level must be left out if after is given"):
+        reconsume_later(delay_level=3, after="90s")
 
 
 @pytest.mark.parametrize(("answer", "what"), [(True, "a bool"), ("ok", "a str"), (0, "an int")])

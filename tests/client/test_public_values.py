@@ -53,6 +53,7 @@ SAMPLES: dict[Any, Any] = {
     Message: MESSAGE,
     BulkMessage: BulkMessage("t", b"x", "id", deliver_at_ms=1_800_000_000_000),
     RmqliteError: None,  # two errors are never equal; tests/base has them
+    rmqlite.client.RetryLater: None,
 }
 
 

@@ -19,6 +19,7 @@ from rmqlite.client import (
     ConsumeResult,
     Message,
     PushConsumer,
+    RetryLater,
     reconsume_later,
 )
 from rmqlite.client.consuming import broker_link
@@ -726,3 +727,21 @@ def test_a_close_that_waits_says_for_what(
     assert "closing: waiting for 1 listeners, at most 1.1 s; a second Ctrl-C ends the wait" in (
         caplog.text
     )
+
+
+def test_a_wait_that_the_broker_cannot_keep_gives_way_to_the_policy(
+    broker: FakeBroker, seen: Seen, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the message would be sent back again and again, and hold up its queue."""
+    fill(broker, "a")
+    seen.errors["a"] = RetryLater("3650d", "later")
+    refused = InvalidValue("delay_ms", 315_360_000_000, "at most 63072000000 ms from now")
+    broker.answers["SendBack"] = raises(refused)
+    make()
+    broker.until(lambda: len(broker.asked["SendBack"]) >= 2)
+    del broker.answers["SendBack"]
+    broker.until(lambda: broker.committed.get(QUEUE) == 1)
+    first, second = broker.asked["SendBack"][:2]
+    assert (first.delay_ms, second.delay_ms) == (315_360_000_000, 0)
+    assert first.reason == second.reason == "later"
+    assert "a message comes again by its group's policy: delay_ms must be" in caplog.text

@@ -126,7 +126,7 @@ def test_a_message_is_followed_from_its_first_failure_to_its_redrive(
     too_late = shell("retry now billing", ids["dies"], exit_code=1).stdout
     assert too_late.endswith("does not wait any more: it was given to billing already\n")
     too_late = shell("retry cancel billing", ids["dropped"], exit_code=1).stdout
-    assert too_late.endswith("does not wait any more: it was cancelled already\n")
+    assert too_late.endswith("does not wait any more: it was cancelled or buried\n")
     whole = [("sent", 0), ("failed", 1), ("fired", 1), ("failed", 2), ("fired", 2), ("dead", 3)]
     assert shell.events(ids["dies"]) == whole
     assert shell.events(ids["dropped"]) == [("sent", 0), ("failed", 1), ("cancelled", 1)]

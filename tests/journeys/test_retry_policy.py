@@ -9,11 +9,13 @@ from itertools import pairwise
 from rmqlite.client import (
     CONSUME_SUCCESS,
     AdminClient,
+    ChangeOutcome,
     ConsumeResult,
     Message,
     Producer,
     PullConsumer,
     PushConsumer,
+    RetryLater,
     reconsume_later,
 )
 from rmqlite.kernel.requests.groups import GroupInfo
@@ -62,6 +64,43 @@ def test_a_failing_message_comes_again_by_the_policy_and_dies(start_broker: Star
         "4",
         "attempt 4",
     )
+
+
+def test_an_exact_retry_survives_sigkill_and_comes_once(start_broker: StartBroker) -> None:
+    """Killed between the failure and its time: neither lost, nor twice, nor early; a buried one is
+    dead."""
+    broker = start_broker()
+    given: list[tuple[bytes, int]] = []
+    came_at_ms: list[int] = []
+
+    def listen(message: StoredMessage) -> None:
+        given.append((message.body, message.reconsume_times))
+        if message.body == b"buried":
+            raise RetryLater("1h", "not yet")
+        if message.reconsume_times == 0:
+            raise RetryLater(3, "busy")
+        came_at_ms.append(message.store_timestamp_ms)
+
+    with Producer(broker.endpoint, "makers") as producer:
+        producer.send(Message("orders", b"later"))
+        buried = producer.send(Message("orders", b"buried"))
+    with PushConsumer(broker.endpoint, "shop", listen) as consumer:
+        consumer.subscribe("orders")
+        consumer.start()
+        with AdminClient(broker.endpoint) as admin:
+            eventually(lambda: len(list(admin.schedule.pending())) == 2, "both wait")
+            due_ms = min(each.deliver_at_ms for each in admin.schedule.pending())
+            (outcome,) = admin.schedule.bury("shop", buried.message_id, reason="refunded")
+            assert outcome.outcome is ChangeOutcome.DONE
+        broker.kill()
+        broker.start()
+        eventually(lambda: bool(came_at_ms), "the retry came")
+    assert came_at_ms[0] >= due_ms
+    assert sorted(given) == [(b"buried", 0), (b"later", 0), (b"later", 1)]
+    with AdminClient(broker.endpoint) as admin:
+        (dead,) = admin.dead_letters.dead("shop")
+        assert (dead.reason, dead.delivery_attempts) == ("refunded", 1)
+        assert list(admin.schedule.pending()) == []
 
 
 def test_a_senders_limit_is_kept_through_schedule_and_retries(start_broker: StartBroker) -> None:

@@ -51,6 +51,7 @@ from tests.model.promises import Commit, Line, Promises, View, view_of
 from tests.support.brokers import BrokerUnderTest, Heard, small_config
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk
+from tests.support.pending import ACTIONS
 from tests.support.sends import BORN_HOST, sending
 from tests.support.steps import done
 
@@ -356,17 +357,18 @@ class CrashRun:
             return
         origin = random.choice(shown)
         assert origin.shown_at is not None
-        group, level = random.choice(GROUPS), random.choice((0, 0, 0, 1, 2, -1))
+        group, level = random.choice(GROUPS), random.choice((0, 0, 0, 1, 2, -1, -1_500))
         # What another group has failed does not count.
         failed = origin.attempts if group_of(origin.queue.topic) in (None, group) else 0
-        is_dead = level < 0 or failed >= 4
+        is_dead, exact_ms = level == -1 or failed >= 4, -level if level < -1 else 0
         topic = (dlq_topic if is_dead else retry_topic)(group)
         due = self._due(0 if is_dead else level or 3 + failed)
         key = self._key("f")
         line = Line(key, Queue(topic, 0), origin.body, due[0], due[1:], failed + 1)
         line.message_id = origin.message_id
         self._take(line)
-        request = SendBackRequest(group, origin.shown_at, level, key, 4)
+        level = 0 if exact_ms else level
+        request = SendBackRequest(group, origin.shown_at, level, key, 4, exact_ms)
         # Each time as a delivery of its own.
         self._broker.broker.failing.sent_back.forget(group)
         result = self._broker.broker.send_back(request)
@@ -380,7 +382,7 @@ class CrashRun:
         waiting = [line for line in self._promises.lines.values() if line.is_waiting]
         if not waiting:
             return
-        action = random.choice(list(ScheduleAction))
+        action = random.choice(ACTIONS)
         is_moved = action is ScheduleAction.RESCHEDULE
         level = self._random_wait() if is_moved else 0
         some = random.sample(waiting, min(len(waiting), random.randint(1, 3)))

@@ -59,7 +59,7 @@ from tests.model.ledger import Ledger, Line, Shown
 from tests.support.brokers import BrokerUnderTest, small_config
 from tests.support.clock import START_MS, FakeClock
 from tests.support.disk import LOSSES, ROOT, Loss, SimulatedDisk
-from tests.support.pending import counts, waiting
+from tests.support.pending import ACTIONS, BURY, counts, waiting
 from tests.support.sends import sending
 from tests.support.steps import done
 
@@ -73,8 +73,9 @@ POLICIES: dict[str, Callable[[int, LevelTable], int]] = {
     "2 1": lambda failed, _: 1 if failed else 2,
     "2s 10s": lambda failed, table: _reaching(10_000 if failed else 2_000, table),
     "exponential(1s, 3, 9s)": lambda failed, table: _reaching(min(1_000 * 3**failed, 9_000), table),
+    "list(1500ms, 10s)": lambda failed, _: -10_000 if failed else -1_500,
 }
-"""What each retry policy says of a message that had failed so often."""
+"""What each retry policy says of a message that had failed so often; below 0: so many ms."""
 
 levels = st.sampled_from([0, 0, 1, 1, 2, 3, 5, -1, -1_000, -1_001, -2_500, -20_000])
 """How a message waits: at a level, or below 0 for so many milliseconds, as a timer."""
@@ -128,7 +129,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
     @rule(
         pick=st.integers(0, 10**6),
         group=st.sampled_from(GROUPS),
-        level=st.sampled_from([0, 0, 0, 1, 2, -1]),
+        level=st.sampled_from([0, 0, 0, 1, 2, -1, -1_500]),
         limit=st.sampled_from([4, 4, None]),
         is_synced=st.booleans(),
     )
@@ -139,7 +140,10 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         line = shown[pick % len(shown)]
         key = self._key("f")
         assert line.shown_at is not None
-        request = SendBackRequest(group, line.shown_at, level, key, limit)
+        exact_ms = -level if level < -1 else 0
+        request = SendBackRequest(
+            group, line.shown_at, 0 if exact_ms else level, key, limit, exact_ms
+        )
         at = self.under_test.store.end
         known = self.under_test.broker.failing.sent_back.result(request)
         result = self.under_test.broker.send_back(request)
@@ -150,7 +154,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         limits = (_senders_limit(line.message_id), limit, self.limits[group])
         # What another group has failed does not count.
         failed_before = line.attempts if group_of(line.queue.topic) in (None, group) else 0
-        is_dead = level < 0 or failed_before >= next(each for each in limits if each is not None)
+        is_dead = level == -1 or failed_before >= next(each for each in limits if each is not None)
         if level == 0:
             table = parse_levels(self.levels)
             level = POLICIES[self.policies[group]](failed_before, table)
@@ -186,7 +190,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
     @precondition(lambda self: self.ledger.waiting())
     @rule(
         picks=st.lists(st.integers(0, 10**6), min_size=1, max_size=3),
-        action=st.sampled_from(ScheduleAction),
+        action=st.sampled_from(ACTIONS),
         level=new_levels,
         with_topic=st.booleans(),
         is_synced=st.booleans(),
@@ -230,7 +234,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
     @precondition(lambda self: self.ledger.waiting())
     @rule(
         wanted=filters,
-        action=st.sampled_from(ScheduleAction),
+        action=st.sampled_from(ACTIONS),
         level=new_levels,
         page=st.integers(1, 4),
         is_dry=st.booleans(),
@@ -260,6 +264,23 @@ class BrokerBesideLedger(RuleBasedStateMachine):
             assert self.under_test.store.end == end
         else:
             self._note_changes(action, level, expected)
+
+    @precondition(lambda self: self._buriable())
+    @rule(pick=st.integers(0, 10**6), is_synced=st.booleans())
+    def bury(self, pick: int, is_synced: bool) -> None:
+        """One record is the end of a retry and its dead letter."""
+        found = self._buriable()
+        line, key = found[pick % len(found)], self._key("b")
+        request = ChangeByIds(BURY, (line.message_id,), line.queue.topic, reason=key)
+        (changed,) = done(self.under_test.broker[Changes].by_ids(request))
+        assert (changed.outcome, changed.count) == (ChangeOutcome.DONE, 1)
+        queue = Queue(dlq_topic(group_of(line.queue.topic) or ""), 0)
+        ((_, entry),) = self._ended_in((queue.topic, 0), [line])
+        dead = Line(key, line.message_id, line.message_key, queue, line.attempts)
+        line.cancelled_at = dead.shown_at = entry.physical_offset
+        self.ledger.add(dead)
+        if is_synced:
+            self.under_test.sync()
 
     @rule(wanted=filters, page=st.integers(1, 5))
     def list_what_waits(self, wanted: PendingFilter, page: int) -> None:
@@ -352,7 +373,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
     @precondition(lambda self: self.ledger.waiting())
     @rule(
         pick=st.integers(0, 10**6),
-        action=st.sampled_from(ScheduleAction),
+        action=st.sampled_from(ACTIONS),
         level=st.sampled_from([1, -1_000]),
         after=st.integers(0, 3),
         kept_bytes=st.integers(0, 300),
@@ -507,6 +528,12 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         if newest.cancelled_at is not None:
             return ChangeOutcome.ALREADY_CANCELLED
         return ChangeOutcome.ALREADY_DELIVERED
+
+    def _buriable(self) -> list[Line]:
+        """The retries that wait, each alone with its id in its group."""
+        found = [line for line in self.ledger.waiting() if group_of(line.queue.topic) is not None]
+        count = Counter((line.message_id, line.queue.topic) for line in found)
+        return [line for line in found if count[line.message_id, line.queue.topic] == 1]
 
     def _fitting(self, wanted: PendingFilter) -> list[Line]:
         until_ms = wanted.due_until_ms

@@ -28,7 +28,9 @@ from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC
 from tests.support.steps import done
 
-CANCEL, FIRE, RESCHEDULE = ScheduleAction
+CANCEL, FIRE, RESCHEDULE, BURY = ScheduleAction
+ACTIONS = (CANCEL, FIRE, RESCHEDULE)
+"""What may be done with any message that waits; only a retry can be buried."""
 ALL = PendingFilter()
 T = TypeVar("T")
 

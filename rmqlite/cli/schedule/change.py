@@ -49,10 +49,11 @@ from rmqlite.views.numbers import counted, time_text
 
 _CHANGE: Final = Document(
     "Change",
-    "A change of waiting messages, or what it would do; a reschedule has one of the times.",
+    "A change of waiting messages, or what it would do; a reschedule has one of the times, a burial"
+    " a reason.",
     action=str,
     dry_run=bool,
-    optional={"delay_level": int, "deliver_at_ms": int, "deliver_after_ms": int},
+    optional={"delay_level": int, "deliver_at_ms": int, "deliver_after_ms": int, "reason": str},
 )
 _CHANGED: Final = Document("Changed", "The outcome for an id.", ChangedId, outcome=str)
 _BY_IDS: Final = Document(
@@ -87,6 +88,7 @@ _WORDS: Final = {
     ScheduleAction.CANCEL: Words("cancel", "cancelled"),
     ScheduleAction.FIRE: Words("fire", "delivered now", order=("deliver ", " now")),
     ScheduleAction.RESCHEDULE: Words("reschedule", "rescheduled"),
+    ScheduleAction.BURY: Words("bury", "buried"),
 }
 _FOUND_MAX: Final = 64
 """The most records that a broker finds by a key."""
@@ -99,8 +101,8 @@ class PendingChange:
     action: ScheduleAction
     how: ChangeOptions
     to: str = ""
-    new_time: dict[str, Any] = field(default_factory=dict)
-    """Of a reschedule, the field of ChangeByIds that is given."""
+    more: dict[str, Any] = field(default_factory=dict)
+    """A further field of ChangeByIds: the new time of a reschedule, the reason of a burial."""
     where_to: str = ""
     words: Words | None = None
     """Words other than the action's own."""
@@ -121,7 +123,7 @@ class PendingChange:
 
     def until(self, text: str, **new_time: int) -> None:
         """Note the new time of a reschedule; text: for a person."""
-        self.new_time, self.where_to = new_time, f" to {text}"
+        self.more, self.where_to = new_time, f" to {text}"
 
 
 def change_by_ids(
@@ -152,7 +154,7 @@ def _answers(
     for start in range(0, len(ids), CHANGED_IDS_MAX):
         part = tuple(ids[start : start + CHANGED_IDS_MAX])
         dry_run = change.how.dry_run
-        asked = ChangeByIds(change.action, part, topic, dry_run=dry_run, **change.new_time)
+        asked = ChangeByIds(change.action, part, topic, dry_run=dry_run, **change.more)
         yield broker.schedule.change_by_ids(asked)
 
 
@@ -185,7 +187,7 @@ def _word(outcome: ChangeOutcome) -> str:
 
 def _tree(change: PendingChange) -> dict[str, Any]:
     dry_run = change.how.dry_run
-    return _CHANGE.tree(action=change.verb, dry_run=dry_run, **change.new_time)
+    return _CHANGE.tree(action=change.verb, dry_run=dry_run, **change.more)
 
 
 def _changed_tree(changed: ChangedId) -> dict[str, Any]:
@@ -244,7 +246,7 @@ def change_by_filter(broker: BrokerView, change: PendingChange, wanted: PendingF
 
 def _count(broker: BrokerView, change: PendingChange, wanted: PendingFilter) -> int:
     with counting("counting") as report:
-        counted = ChangeByFilter(change.action, wanted, dry_run=True, **change.new_time)
+        counted = ChangeByFilter(change.action, wanted, dry_run=True, **change.more)
         return broker.schedule.change_by_filter(counted, report)
 
 
@@ -257,7 +259,7 @@ def _change(
             far.append(changed)
             report(changed)
 
-        asked = ChangeByFilter(change.action, wanted, **change.new_time)
+        asked = ChangeByFilter(change.action, wanted, **change.more)
         return broker.schedule.change_by_filter(asked, progress)
 
 

@@ -42,6 +42,7 @@ from rmqlite.client import (
 )
 from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.names import RETRY_PREFIX, retry_topic
+from rmqlite.kernel.words.visible import encodable
 from rmqlite.views.groups import group_figures, readers_text
 from rmqlite.views.messages import NO_REASON, attempt_text, attempts_max, origin_text
 from rmqlite.views.numbers import counted, instant_text, until_text
@@ -257,12 +258,38 @@ def cancel(
     )
 
 
+@prints(lambda: CHANGES)
+@with_options
+def bury(
+    *,
+    group: GroupArgument,
+    ids: Ids = None,
+    options: RetryOptions,
+    everything: All = False,
+    because: Annotated[
+        str,
+        option("--because TEXT", "The reason of the dead letters; else the last failure's stays."),
+    ] = "",
+    how: ChangeOptions,
+) -> None:
+    """Make waiting retries of GROUP dead letters now, without another attempt.
+
+    Choose by message ids, or by options.  Exit code 1: one was not waiting, or none matched.
+    """
+    group = checked_group(group.removeprefix(RETRY_PREFIX))
+    words = Words("bury", "buried", _outcomes(group))
+    change = PendingChange(ScheduleAction.BURY, how, words=words)
+    if because:
+        change.more["reason"] = encodable(because)
+    _run(change, ids, options.pending(group), everything)
+
+
 def _outcomes(group: str) -> dict[ChangeOutcome, str]:
     given = f"does not wait any more: it was given to {group} already"
     return {
         ChangeOutcome.NOT_FOUND: f"not found: no retry of {group} has this message id",
         ChangeOutcome.ALREADY_DELIVERED: given,
-        ChangeOutcome.ALREADY_CANCELLED: "does not wait any more: it was cancelled already",
+        ChangeOutcome.ALREADY_CANCELLED: "does not wait any more: it was cancelled or buried",
     }
 
 
@@ -283,3 +310,4 @@ def _run(
 app.command("list")(list_retries)
 app.command("now")(now)
 app.command("cancel")(cancel)
+app.command("bury")(bury)

@@ -198,6 +198,7 @@ class AsyncScheduleAdmin(Bridge[ScheduleAdmin]):
     cancel = in_thread(ScheduleAdmin.cancel)
     fire = in_thread(ScheduleAdmin.fire)
     reschedule = in_thread(ScheduleAdmin.reschedule)
+    bury = in_thread(ScheduleAdmin.bury)
 
 
 class AsyncDeadLetterAdmin(Bridge[DeadLetterAdmin]):

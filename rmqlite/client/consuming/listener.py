@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -24,6 +25,7 @@ from rmqlite.client.consuming.broker_link import BrokerLink, Loop
 from rmqlite.kernel.requests.messages import SendBackRequest, SendBackResult
 from rmqlite.kernel.words.compression import inflated
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, RmqliteError, must_be_type
+from rmqlite.kernel.words.levels import DELAY_MS_MAX, Wait, wait_ms
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.kernel.words.visible import encodable, text_of_error
 from rmqlite.protocols.native.bytes import rpcs
@@ -45,12 +47,13 @@ class ConsumeResult:
 
     The other fields are for a failure.  delay_level: when to try again; 0 means by the group's
     retry policy, DEAD_LETTER means never.  reason: stored with the message, up to REASON_BYTES_MAX
-    bytes of it.
+    bytes of it.  delay_ms: instead of a level, after exactly so long.
     """
 
     is_success: bool
     delay_level: int = 0
     reason: str = ""
+    delay_ms: int = 0
 
     def __post_init__(self) -> None:
         # Check here: the error names the listener's own line; later, no send-back would work.
@@ -74,9 +77,36 @@ HandOver: TypeAlias = Callable[[StoredMessage, Settle], None]
 """Consume a message, or let it be consumed elsewhere.  It returns when the next one may begin."""
 
 
-def reconsume_later(*, delay_level: int = 0, reason: str = "") -> ConsumeResult:
-    """RECONSUME_LATER with its own delay level, or with a reason."""
-    return ConsumeResult(False, delay_level, reason)
+class RetryLater(Exception):
+    """Raised by a listener: its message has failed, and comes again after exactly so long.
+
+    after: seconds, a timedelta, or text such as "90s".  reason: stored with the message; else that
+    is the exception from which this one was raised.  Raises InvalidValue.
+    """
+
+    def __init__(self, after: Wait | float, reason: str = "") -> None:
+        super().__init__(after, reason)
+        if isinstance(after, int | float):
+            if not 0 < after <= DELAY_MS_MAX / 1_000:
+                raise InvalidValue("after", after, "above 0 and at most 3650 days of seconds")
+            after = f"{math.ceil(after * 1_000)}ms"
+        self.delay_ms: Final = wait_ms("after", after)
+        self.reason: Final = reason
+
+    @property
+    def result(self) -> ConsumeResult:
+        reason = self.reason or self.__cause__ or ""
+        return ConsumeResult(False, 0, reason_text(reason), self.delay_ms)
+
+
+def reconsume_later(
+    *, delay_level: int = 0, reason: str = "", after: Wait | None = None
+) -> ConsumeResult:
+    """RECONSUME_LATER with its own delay level, or after exactly so long, or with a reason."""
+    delay_ms = 0 if after is None else wait_ms("after", after)
+    if delay_ms and delay_level:
+        raise InvalidValue("delay_level", delay_level, "left out if after is given")
+    return ConsumeResult(False, delay_level, reason, delay_ms)
 
 
 def check_listener(listener: Listener) -> Listener:
@@ -150,7 +180,9 @@ def consume(listener: Listener, message: StoredMessage) -> ConsumeResult:
 
 
 def failure_of(listener: object, message: StoredMessage, error: BaseException) -> ConsumeResult:
-    """The result of a listener that raised this error, which is logged."""
+    """The result of a listener that raised this error, which is logged unless it is a result."""
+    if isinstance(error, RetryLater):
+        return error.result
     log.error(
         "a message was not consumed listener=%s topic=%s message_id=%s",
         name_of(listener),
@@ -174,7 +206,7 @@ def result_of(returned: object, listener: object) -> ConsumeResult:
         )
     if returned.is_success:
         return returned
-    return reconsume_later(delay_level=returned.delay_level, reason=reason_text(returned.reason))
+    return replace(returned, reason=reason_text(returned.reason))
 
 
 def _runs_later(function: object) -> bool:
@@ -251,6 +283,11 @@ class SendBacks:
                     queue.queue.queue_id,
                     message.queue_offset,
                 )
+            elif isinstance(outcome, InvalidValue) and result.delay_ms:
+                # For example, longer than the broker's timers wait.  It will not be another time.
+                log.warning("a message comes again by its group's policy: %s", outcome)
+                self.send(queue, message, replace(result, delay_ms=0), failures)
+                return
             elif isinstance(outcome, RmqliteError):
                 self._failed(queue, message, result, failures, outcome)
                 return
@@ -262,6 +299,7 @@ class SendBacks:
             result.delay_level,
             result.reason,
             self._max_reconsume_times,
+            result.delay_ms,
         )
         self._link.ask(rpcs.SEND_BACK, request, ANSWER_S_MAX, on_outcome)
 

@@ -171,10 +171,11 @@ class PushConsumer(Closing):
         """Call this for every message; also a decorator.  Before start().
 
         It gets one message, whose topic is the original one even in a retry (see reconsume_times).
-        It succeeds if it returns nothing, or CONSUME_SUCCESS; reconsume_later(...) fails the
-        message.  Any exception, also SystemExit, and any other value fail it, too: that is logged,
-        and the reason says so.  A body that cannot be inflated fails without a call of the
-        listener.  Raises InvalidValue for an async function or a generator, Refused after start().
+        It succeeds if it returns nothing, or CONSUME_SUCCESS; reconsume_later(...) and a raised
+        RetryLater fail the message.  Any other exception, also SystemExit, and any other value fail
+        it, too: that is logged, and the reason says so.  A body that cannot be inflated fails
+        without a call of the listener.  Raises InvalidValue for an async function or a generator,
+        Refused after start().
         """
         self._check_not_started()
         self._hand_over = on_this_thread(listener, self._spans)

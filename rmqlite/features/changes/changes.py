@@ -1,4 +1,4 @@
-"""Cancel, fire, reschedule: three more ways to end the wait of a pending message.
+"""Cancel, fire, reschedule, bury: four more ways to end the wait of a pending message.
 
 A change appends one record that completes the scheduled one (see kernel/records/completion.py).
 So it is as atomic and as safe from a crash as a delivery, and if the two race, only the first
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from rmqlite.features.changes.burying import buried, check_burying
 from rmqlite.features.changes.pending import Found, Pending
 from rmqlite.features.changes.requests import (
     CHANGED_IDS_MAX,
@@ -50,7 +51,7 @@ from rmqlite.kernel.words.message import (
     UNIQ_KEY,
     WAIT,
 )
-from rmqlite.kernel.words.names import CANCELLED_TOPIC
+from rmqlite.kernel.words.names import CANCELLED_TOPIC, dlq_topic, group_of
 from rmqlite.kernel.words.property_string import PropertyString
 
 SLICE_MAX: Final = 100
@@ -146,6 +147,7 @@ class Changes:
     # ---- inside
 
     def _check_new_time(self, request: ChangeByIds | ChangeByFilter) -> None:
+        check_burying(request)
         action, most = request.action, self._store.levels.current.max_level
         given = {name: value for name in _NEW_TIMES if (value := getattr(request, name))}
         if action is not ScheduleAction.RESCHEDULE:
@@ -220,6 +222,8 @@ class Changes:
             self._topics.ensure(CANCELLED_TOPIC, 1)
             records = [_cancellation(each) for each in found]
         else:
+            if request.action is ScheduleAction.BURY:
+                self._topics.ensure(dlq_topic(group_of(found[0].topic) or ""), 1)
             records = self._with_bodies(request, found)
         ready = [
             Ready(each.place, each.topic, record, "")
@@ -227,6 +231,8 @@ class Changes:
         ]
         written = self._schedule.complete(ready)
         self._counts.changed[request.action] += len(ready)
+        if request.action is ScheduleAction.BURY:
+            self._counts.dead[group_of(found[0].topic) or ""] += len(ready)
         return len(ready), written[-1].due_ms
 
     def _with_bodies(
@@ -244,6 +250,9 @@ class Changes:
             if request.action is ScheduleAction.FIRE:
                 key = (each.topic, each.queue_id)
                 properties = own.edited({FIRED: str(each.place.due_ms)})
+            elif request.action is ScheduleAction.BURY:
+                key = (dlq_topic(group_of(each.topic) or ""), 0)
+                properties = buried(walked, request.reason)
             else:
                 added = {RESCHEDULED_FROM: str(each.place.wait_queue)}
                 if due_ms:

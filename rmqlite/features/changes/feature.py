@@ -22,6 +22,7 @@ from rmqlite.features.native import NativeFeature
 from rmqlite.features.rows import SEARCHED, Limit
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.words.levels import LEVELS_MAX
+from rmqlite.kernel.words.limits import REASON_BYTES_MAX
 
 
 def _make(broker: Broker) -> Iterable[object]:
@@ -45,6 +46,8 @@ FEATURE: Final = NativeFeature(
         "PendingFilter.levels": Limit(count=LEVELS_MAX + 1),
         "GetTimelineRequest.levels": Limit(count=LEVELS_MAX + 1),
         "GetTimelineRequest.bounds_ms": Limit(count=TIMELINE_BOUNDS_MAX),
+        "ChangeByFilterRequest.reason": Limit(size=REASON_BYTES_MAX),
+        "ChangeByIdsRequest.reason": Limit(size=REASON_BYTES_MAX),
         "ChangeByIdsRequest.message_ids": replace(SEARCHED, count=CHANGED_IDS_MAX),
     },
 )

@@ -153,7 +153,8 @@ class ChangeByIds:
     topic: only messages that will be delivered there; empty means any topic.  A RESCHEDULE has
     exactly one of delay_level, deliver_at_ms and deliver_after_ms, which counts from now on; other
     actions have none, which is 0.  An instant that is past is due at once.  dry_run: only answer
-    what the change would do.
+    what the change would do.  reason: of a BURY, whose topic is a retry topic; empty: that of the
+    last failure stays.
     """
 
     action: ScheduleAction
@@ -163,6 +164,7 @@ class ChangeByIds:
     dry_run: bool = False
     deliver_at_ms: int = 0
     deliver_after_ms: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,7 @@ class ChangeByFilter:
     max_messages: int = 0
     deliver_at_ms: int = 0
     deliver_after_ms: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from rmqlite.kernel.words.message import (
     UNIQ_KEY,
     StoredMessage,
 )
-from rmqlite.kernel.words.names import CANCELLED_TOPIC, is_dlq, is_retry
+from rmqlite.kernel.words.names import CANCELLED_TOPIC, dlq_topic, group_of, is_dlq, is_retry
 from rmqlite.kernel.words.property_string import PropertyString
 
 MESSAGES_MAX: Final = 64
@@ -221,7 +221,8 @@ def how_it_ended(store: MessageStore, end: int, message_id: str, topic: str) -> 
     counts as delivered: RocketMQ leaves none, and retention may have removed ours.
     """
     # The destination comes last: it may have many messages with the same id.
-    for place in (CANCELLED_TOPIC, UNDELIVERABLE_TOPIC, *WAIT_TOPICS, topic):
+    dead = dlq_topic(group_of(topic) or "")
+    for place in (CANCELLED_TOPIC, UNDELIVERABLE_TOPIC, *WAIT_TOPICS, dead, topic):
         for head in outlines(store, place, message_id):
             if head.completes == end:
                 return completion_of(head.topic, PropertyString(head.properties))

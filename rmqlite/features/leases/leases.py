@@ -28,6 +28,7 @@ from rmqlite.features.leases.leased_queue import (
     begun_ms,
     handle_of,
 )
+from rmqlite.features.leases.request_modes import check_leased
 from rmqlite.features.leases.requests import (
     AckRequest,
     FailRequest,
@@ -58,7 +59,7 @@ from rmqlite.kernel.words.limits import (
     RECEIVE_MESSAGES_MAX,
     check_length,
 )
-from rmqlite.kernel.words.names import check_leased, retry_topic
+from rmqlite.kernel.words.names import retry_topic
 
 ATTEMPT_ID_BYTES_MAX: Final = 64
 QUEUES_AT_ONCE: Final = 100
@@ -239,7 +240,10 @@ class Leases:
         offset = request.handle.queue_offset
         in_order = self.ending.is_in_order(request.group)
         if request.counts and not in_order and (lease.is_renewed or not request.invisible_ms):
-            self.ending.fail(request.group, queue, [offset], delay_ms=request.invisible_ms)
+            # A push consumer has its wait from the policy, but without jitter and in its own units.
+            by_policy = lease.is_renewed and self._parts.groups.policy(request.group).is_exact
+            delay_ms = None if by_policy else request.invisible_ms
+            self.ending.fail(request.group, queue, [offset], delay_ms=delay_ms)
             return request.handle
         if not request.invisible_ms:
             places = [(queue, [offset])]
@@ -263,8 +267,11 @@ class Leases:
         return handle_of(changed, queue, offset)
 
     def fail(self, request: FailRequest) -> None:
-        """A message is a retry, or a dead letter.  Raises HandleInvalid, StoreUnavailable."""
+        """A message is a retry, or a dead letter.  Raises HandleInvalid, StoreUnavailable, and
+        InvalidValue and Overloaded if no timer can wait for delay_ms."""
         queue, _ = self._found(request.group, request.topic, request.handle)
+        if request.delay_ms and not request.is_dead:
+            self._parts.timers.check("delay_ms", request.delay_ms, request.delay_ms)
         self.ending.fail(
             request.group,
             queue,

@@ -11,6 +11,7 @@ which wait queue it leaves, and WORDS how:
     rmq_sys_wheel_timer            RESCHEDULED_FROM     the same
     rmq_sys_wheel_timer                                 the same timer, carried to the log's end
     rmq_sys_SCHEDULE_CANCELLED                          a cancellation, without body
+    %DLQ%group                                          a cancelled retry, which is a dead letter
     %DLQ%SCHEDULE_CONSUMER                              a dead letter: it cannot be delivered
 
 Records of RocketMQ 5 point to nothing; STEPS says what each means for a timer.  The store, its
@@ -31,7 +32,9 @@ from rmqlite.kernel.records.wait_queues import TIMERS, WAIT_TOPICS, wait_queue_o
 from rmqlite.kernel.words.message import DELAY, FIRED, RESCHEDULED_FROM, TIMER_OUT_MS, UNIQ_KEY
 from rmqlite.kernel.words.names import (
     CANCELLED_TOPIC,
+    DLQ_PREFIX,
     HALF_TOPIC,
+    RETRY_PREFIX,
     SCHEDULE_GROUP,
     TIMER_TOPIC,
     dlq_topic,
@@ -67,11 +70,14 @@ class Rule(NamedTuple, Generic[T]):
     """Its transaction type is one of these; (): any."""
     ahead: tuple[str, ...] = ()
     """Its destination begins with one of these."""
+    within: str = ""
+    """How the topic begins that it lies in."""
 
     def fits(self, topic: str, properties: PropertyString, sys_flag: int = 0) -> bool:
         """Is all of this true of a record?"""
         return (
             (not self.topics or topic in self.topics)
+            and topic.startswith(self.within)
             and (not self.has or properties.get(self.has) is not None)
             and (not self.lacks or properties.get(self.lacks) is None)
             and (not self.types or sys_flag & TRANSACTION_TYPE in self.types)
@@ -123,6 +129,7 @@ WORDS: Final = (
     Rule(Completion.RESCHEDULED, WAIT_TOPICS),
     Rule(Completion.CANCELLED, (CANCELLED_TOPIC,)),
     Rule(Completion.UNDELIVERABLE, (UNDELIVERABLE_TOPIC,)),
+    Rule(Completion.CANCELLED, within=DLQ_PREFIX, ahead=(RETRY_PREFIX,)),
     Rule(Completion.FIRED, has=FIRED),
     Rule(Completion.DELIVERED),
 )

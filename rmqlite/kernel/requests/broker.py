@@ -185,6 +185,8 @@ class ScheduleAction(enum.IntEnum):
     """Deliver it at once."""
     RESCHEDULE = 2
     """Let it wait for the delay of another level from now on, or for another instant."""
+    BURY = 3
+    """It is a retry: make a dead letter of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,8 @@ class SendBackRequest:
 
     delay_level: 0 lets the group's retry policy choose; a number above 0 is the level; a number
     below 0 makes a dead letter at once.  max_reconsume_times: None means the group's; a limit
-    set by the message's sender overrides both.
+    set by the message's sender overrides both.  delay_ms: the retry waits exactly so long; 0: as
+    delay_level says.
     """
 
     group: str
@@ -54,6 +55,7 @@ class SendBackRequest:
     delay_level: int = 0
     reason: str = ""
     max_reconsume_times: int | None = None
+    delay_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from rmqlite.kernel.pulling import earliest_ms, queue_range, queue_ranges
 from rmqlite.kernel.requests.broker import TableVersion
@@ -47,7 +46,6 @@ from rmqlite.kernel.service.part import Part, ServiceParts
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.tables.topics import check_queue
 from rmqlite.kernel.words.clock import elapsed_s
-from rmqlite.kernel.words.retry_policy import policy_of_lengths
 
 _of_queue = needs(lambda queue, *_: [topic_right(Right.VIEW, queue.topic)])
 
@@ -92,17 +90,8 @@ class GroupCalls(Part):
         self,
         change: GroupChange,
         extras: GroupExtras | None = None,
-        *,
-        retry_after_ms: Sequence[int] = (),
     ) -> GroupInfo:
-        """Change a group's settings, or create the group.
-
-        retry_after_ms: instead of a policy as a text, the lengths of its retries, all levels.
-        """
-        if retry_after_ms:
-            table = self._broker.store.levels.current
-            policy = policy_of_lengths("groupRetryPolicy", retry_after_ms, table)
-            change = replace(change, retry_policy=policy.text)
+        """Change a group's settings, or create the group."""
         changed = self._broker.groups.change(change, extras)
         await self._saved()
         return changed

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, replace
 from typing import Any, Final, NamedTuple
 
+from rmqlite.kernel.admission import TimerRules
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.config.table_shapes import GroupRow, GroupsTable
 from rmqlite.kernel.requests.broker import TableVersion
@@ -105,9 +106,9 @@ class GroupTable:
         if missing:
             self._save(missing)
 
-    def retry_level(self, group: str, failed_before: int) -> int:
-        """The delay level of the next retry, by the group's policy and the levels in force."""
-        return self._known[group].policy.level(failed_before, self._store.levels.current)
+    def policy(self, group: str) -> RetryPolicy:
+        known = self._known.get(group)
+        return ROCKETMQS if known is None else known.policy
 
     def change(self, change: GroupChange, extras: GroupExtras | None = None) -> GroupInfo:
         """Change settings, or make the group; in force for the next failure.
@@ -123,6 +124,9 @@ class GroupTable:
         policy = known.policy if known else ROCKETMQS
         if change.retry_policy is not None:
             policy = RetryPolicy.parse(change.retry_policy)
+            if policy.is_exact:
+                timers = TimerRules.of(self._config, lambda: None)
+                timers.check("retry_policy", policy.text, policy.longest_ms)
         wanted = {
             name: value
             for name in ("max_reconsume_times", "retry_queues", "can_consume", "orderly")

@@ -81,19 +81,6 @@ _NOT_SENDABLE: Final = frozenset(
         TIMER_TOPIC,
     }
 )
-_NOT_LEASED: Final = frozenset(
-    {
-        *WAIT_TOPICS,
-        HALF_TOPIC,
-        HALF_ENDS_TOPIC,
-        CANCELLED_TOPIC,
-        BULK_JOBS_TOPIC,
-        REDRIVE_JOBS_TOPIC,
-        LEASES_TOPIC,
-        TABLES_TOPIC,
-    }
-)
-"""What lies here is no message yet, or none any more."""
 _NAME_RULE: Final = "letters, digits, '_', '-', '%' and '|'"
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
@@ -165,16 +152,6 @@ def check_sendable(topic: str) -> None:
     check_topic(topic)
     if topic in _NOT_SENDABLE:
         raise PermissionMissing(topic, "sending to", "the topic is the broker's own")
-
-
-def check_leased(topic: str) -> None:
-    """Raises PermissionMissing for a topic whose messages are leased to nobody.
-
-    One that failed would be delivered by way of a retry topic, although it waits for its time, or
-    its producer has not committed it.
-    """
-    if topic in _NOT_LEASED:
-        raise PermissionMissing(topic, "receiving from", "the topic is the broker's own")
 
 
 def check_group(group: str) -> None:

@@ -1,21 +1,26 @@
-"""A group's retry policy: the delay level at which each of its failed messages waits.
+"""A group's retry policy: how long each of its failed messages waits.
 
-A policy names levels or lengths of time.  A length always becomes a level, because a message
-can only wait at a level.  There is no jitter: levels are fixed.  After a change of
-messageDelayLevel a policy of lengths takes the levels that now fit; a policy of level numbers
-takes the same numbers, which may have other lengths.
+A policy names levels or lengths of time.  A length becomes the level that reaches it, unless the
+policy is exact: then each retry is a timer.  After a change of messageDelayLevel a policy of
+lengths takes the levels that now fit; one of level numbers takes the same numbers, which may have
+other lengths.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rmqlite.kernel.words.errors import InvalidValue
-from rmqlite.kernel.words.levels import FIRST_RETRY_LEVEL, LEVELS_MAX, LevelTable, parse_delay
+from rmqlite.kernel.words.levels import (
+    FIRST_RETRY_LEVEL,
+    LEVELS_MAX,
+    LevelTable,
+    parse_delay,
+    wait_ms,
+)
 from rmqlite.kernel.words.visible import shortened
 
 TABLE_KEY: Final = "rmqliteRetryPolicy"
@@ -26,11 +31,17 @@ STEPS_MAX: Final = 64
 FACTOR_MAX: Final = 1_000
 TEXT_CHARS_MAX: Final = 1_000
 FORMS: Final = (
-    "levels such as 3 5 7, lengths such as 10s 1m 10m, exponential(10s, 2, 1h), or nothing:"
+    "levels such as 3 5 7, lengths such as 10s 1m 10m or exponential(10s, 2, 1h), which become"
+    " levels, list(90s, 10m) or exponential(10s, 3, 1h, jitter=20%), which are exact, or nothing:"
     " RocketMQ's levels 3, 4, 5 and so on"
 )
-_EXPONENTIAL: Final = re.compile(r"exponential ?\( ?([^ ,]+) ?, ?([^ ,]+) ?, ?([^ ,]+?) ?\)")
-_EXPONENTIAL_FORM: Final = "exponential(first, factor, longest)"
+_BRACKETS: Final = re.compile(
+    r"(exponential|list) ?\( ?([^()=]+?) ?(?:, ?jitter ?= ?([0-9]{1,3}) ?% ?)?\)"
+)
+_EXPONENTIAL_FORM: Final = (
+    "exponential(first, factor, longest) or exponential(first, factor, longest, jitter=20%)"
+)
+_LIST_FORM: Final = "list(first, second, …) or list(first, second, …, jitter=20%)"
 _FACTOR: Final = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4})?")
 
 
@@ -62,13 +73,15 @@ class RetryPolicy:
     """levels or delays_ms of the first, second … retry, or growth; the last one repeats.
 
     Without any of these it is RocketMQ's policy: level 3 first, then one level more each time
-    (reference §7.1).  text: the policy in one fixed spelling, which parse() reads.
+    (reference §7.1).  jitter: how much shorter an exact wait may be, in per cent; None: the lengths
+    become levels.  text: the policy in one fixed spelling, which parse() reads.
     """
 
     text: str = ""
     levels: tuple[int, ...] = ()
     delays_ms: tuple[int, ...] = ()
     growth: Growth | None = None
+    jitter: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> RetryPolicy:
@@ -78,8 +91,8 @@ class RetryPolicy:
         words = text.replace(",", " ").split()
         if not words:
             return cls()
-        if words[0].startswith("exponential"):
-            return _exponential(" ".join(text.split()))
+        if words[0].startswith(("exponential", "list")):
+            return _in_brackets(" ".join(text.split()))
         if len(words) > STEPS_MAX:
             raise InvalidValue("retry_policy", text, f"at most {STEPS_MAX} steps")
         if all(_is_number(word) for word in words):
@@ -103,6 +116,20 @@ class RetryPolicy:
             return self.delays_ms[min(step, len(self.delays_ms) - 1)]
         return None
 
+    def wait_ms(self, failed_before: int, table: LevelTable) -> int:
+        """How long a retry waits, without its jitter."""
+        delay_ms = self.delay_ms(failed_before) if self.is_exact else None
+        return delay_ms or table.delay_ms(self.level(failed_before, table))
+
+    @property
+    def is_exact(self) -> bool:
+        return self.jitter is not None
+
+    @property
+    def longest_ms(self) -> int:
+        """The longest length that it names; 0 if it names none."""
+        return self.growth.longest_ms if self.growth else max(self.delays_ms, default=0)
+
     def level(self, failed_before: int, table: LevelTable) -> int:
         """The level of the retry that follows one more failure.
 
@@ -111,7 +138,7 @@ class RetryPolicy:
         """
         delay_ms = self.delay_ms(failed_before)
         if delay_ms is not None:
-            return level_reaching(table, delay_ms)
+            return table.level_from(delay_ms)
         step = max(0, failed_before)
         if self.levels:
             return table.clamp(self.levels[min(step, len(self.levels) - 1)])
@@ -125,29 +152,6 @@ class RetryPolicy:
 
 
 ROCKETMQS: Final = RetryPolicy()
-
-
-def policy_of_lengths(field: str, lengths_ms: Sequence[int], table: LevelTable) -> RetryPolicy:
-    """The policy that waits exactly so long before the first, second … retry; the last repeats.
-
-    Raises InvalidValue, for the field, for a length that is none of the levels.
-    """
-    if not 1 <= len(lengths_ms) <= STEPS_MAX:
-        raise InvalidValue(field, f"{len(lengths_ms)} lengths", f"1 to {STEPS_MAX} lengths")
-    names = {ms: table.name(level) for level, ms in enumerate(table.delays_ms, 1)}
-    for length_ms in lengths_ms:
-        if length_ms not in names:
-            rule = f"lengths of delay levels, {' '.join(names.values())}: retries wait at a level"
-            raise InvalidValue(field, f"{length_ms} ms", rule)
-    return RetryPolicy.parse(" ".join([names[each] for each in lengths_ms]))
-
-
-def level_reaching(table: LevelTable, delay_ms: int) -> int:
-    """The shortest level that is at least this long, else the longest; of equals the first."""
-    long_enough = [(ms, n) for n, ms in enumerate(table.delays_ms, 1) if ms >= delay_ms]
-    if long_enough:
-        return min(long_enough)[1]
-    return table.delays_ms.index(max(table.delays_ms)) + 1
 
 
 def _is_number(word: str) -> bool:
@@ -164,27 +168,42 @@ def _by_levels(words: list[str]) -> RetryPolicy:
     return RetryPolicy(" ".join(map(str, levels)), levels=levels)
 
 
-def _exponential(text: str) -> RetryPolicy:
-    found = _EXPONENTIAL.fullmatch(text)
-    if not found:
-        raise InvalidValue("retry_policy", text, _EXPONENTIAL_FORM)
-    first, factor, longest = found.groups()
-    first_ms, longest_ms = _delay_ms(text, first), _delay_ms(text, longest)
+def _in_brackets(text: str) -> RetryPolicy:
+    """exponential(...) or list(...).  Both are exact, but for the first one without jitter."""
+    form = _EXPONENTIAL_FORM if text[0] == "e" else _LIST_FORM
+    found = _BRACKETS.fullmatch(text)
+    if not found or int(found[3] or 0) > 100:
+        rule = f"{form}: the jitter is 0% to 100%" if found else form
+        raise InvalidValue("retry_policy", text, rule)
+    kind, jitter = found[1], None if found[3] is None else int(found[3])
+    parts = [each.strip() for each in found[2].split(",")]
+    ending = [] if jitter is None else [f"jitter={jitter}%"]
+    spelled = f"{kind}({', '.join([*parts, *ending])})"
+    if kind == "list":
+        if len(parts) > STEPS_MAX:
+            raise InvalidValue("retry_policy", text, f"at most {STEPS_MAX} steps")
+        delays_ms = tuple([_delay_ms(text, each, is_exact=True) for each in parts])
+        return RetryPolicy(spelled, delays_ms=delays_ms, jitter=jitter or 0)
+    if len(parts) != 3:
+        raise InvalidValue("retry_policy", text, form)
+    first, factor, longest = parts
+    first_ms, longest_ms = [
+        _delay_ms(text, each, is_exact=jitter is not None) for each in (first, longest)
+    ]
     if not _FACTOR.fullmatch(factor) or not 1 < float(factor) <= FACTOR_MAX:
-        rule = f"{_EXPONENTIAL_FORM}: the factor is above 1 and at most {FACTOR_MAX}"
+        rule = f"{form}: the factor is above 1 and at most {FACTOR_MAX}"
         raise InvalidValue("retry_policy", text, rule)
     if longest_ms < first_ms:
-        rule = f"{_EXPONENTIAL_FORM}: the longest length is not below the first"
-        raise InvalidValue("retry_policy", text, rule)
-    return RetryPolicy(
-        f"exponential({first}, {factor}, {longest})",
-        growth=Growth(first_ms, float(factor), longest_ms),
-    )
+        raise InvalidValue("retry_policy", text, f"{form}: the longest is not below the first")
+    growth = Growth(first_ms, float(factor), longest_ms)
+    return RetryPolicy(spelled, growth=growth, jitter=jitter)
 
 
-def _delay_ms(text: str, word: str) -> int:
+def _delay_ms(text: str, word: str, *, is_exact: bool = False) -> int:
+    """is_exact: lengths such as 1m30s and 1500ms are allowed, too."""
     try:
-        return parse_delay(word)
+        return wait_ms("retry_policy", word) if is_exact else parse_delay(word)
     except InvalidValue as error:
-        rule = f"lengths: {shortened(word)!r} must be {error.rule}" if word[0].isdigit() else FORMS
+        is_length = word[:1].isdigit()
+        rule = f"lengths: {shortened(word)!r} must be {error.rule}" if is_length else FORMS
         raise InvalidValue("retry_policy", text, rule) from error

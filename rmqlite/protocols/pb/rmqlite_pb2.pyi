@@ -35,6 +35,7 @@ class ScheduleAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CANCEL: _ClassVar[ScheduleAction]
     FIRE: _ClassVar[ScheduleAction]
     RESCHEDULE: _ClassVar[ScheduleAction]
+    ACTION_BURY: _ClassVar[ScheduleAction]
 
 class ChangeOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -99,6 +100,7 @@ BURY: Outcome
 CANCEL: ScheduleAction
 FIRE: ScheduleAction
 RESCHEDULE: ScheduleAction
+ACTION_BURY: ScheduleAction
 DONE: ChangeOutcome
 NOT_FOUND: ChangeOutcome
 ALREADY_DELIVERED: ChangeOutcome
@@ -263,18 +265,20 @@ class StoredMessage(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., store_size: _Optional[int] = ..., body: _Optional[bytes] = ..., properties: _Optional[_Mapping[str, str]] = ..., flag: _Optional[int] = ..., sys_flag: _Optional[int] = ..., born_timestamp_ms: _Optional[int] = ..., born_host: _Optional[str] = ..., store_timestamp_ms: _Optional[int] = ..., store_host: _Optional[str] = ..., reconsume_times: _Optional[int] = ..., prepared_transaction_offset: _Optional[int] = ...) -> None: ...
 
 class SendBackRequest(_message.Message):
-    __slots__ = ("group", "physical_offset", "delay_level", "reason", "max_reconsume_times")
+    __slots__ = ("group", "physical_offset", "delay_level", "reason", "max_reconsume_times", "delay_ms")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     PHYSICAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     group: str
     physical_offset: int
     delay_level: int
     reason: str
     max_reconsume_times: int
-    def __init__(self, group: _Optional[str] = ..., physical_offset: _Optional[int] = ..., delay_level: _Optional[int] = ..., reason: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ...) -> None: ...
+    delay_ms: int
+    def __init__(self, group: _Optional[str] = ..., physical_offset: _Optional[int] = ..., delay_level: _Optional[int] = ..., reason: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., delay_ms: _Optional[int] = ...) -> None: ...
 
 class SendBackResponse(_message.Message):
     __slots__ = ("topic", "reconsume_times", "delay_level", "deliver_at_ms")
@@ -1077,7 +1081,7 @@ class GetTimelineResponse(_message.Message):
     def __init__(self, levels: _Optional[_Iterable[_Union[LevelTimeline, _Mapping]]] = ...) -> None: ...
 
 class ChangeByIdsRequest(_message.Message):
-    __slots__ = ("action", "message_ids", "topic", "delay_level", "dry_run", "deliver_at_ms", "deliver_after_ms")
+    __slots__ = ("action", "message_ids", "topic", "delay_level", "dry_run", "deliver_at_ms", "deliver_after_ms", "reason")
     ACTION_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_IDS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -1085,6 +1089,7 @@ class ChangeByIdsRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
     DELIVER_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     action: ScheduleAction
     message_ids: _containers.RepeatedScalarFieldContainer[str]
     topic: str
@@ -1092,7 +1097,8 @@ class ChangeByIdsRequest(_message.Message):
     dry_run: bool
     deliver_at_ms: int
     deliver_after_ms: int
-    def __init__(self, action: _Optional[_Union[ScheduleAction, str]] = ..., message_ids: _Optional[_Iterable[str]] = ..., topic: _Optional[str] = ..., delay_level: _Optional[int] = ..., dry_run: bool = ..., deliver_at_ms: _Optional[int] = ..., deliver_after_ms: _Optional[int] = ...) -> None: ...
+    reason: str
+    def __init__(self, action: _Optional[_Union[ScheduleAction, str]] = ..., message_ids: _Optional[_Iterable[str]] = ..., topic: _Optional[str] = ..., delay_level: _Optional[int] = ..., dry_run: bool = ..., deliver_at_ms: _Optional[int] = ..., deliver_after_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ChangedId(_message.Message):
     __slots__ = ("message_id", "outcome", "count", "deliver_at_ms")
@@ -1113,7 +1119,7 @@ class ChangeByIdsResponse(_message.Message):
     def __init__(self, changed: _Optional[_Iterable[_Union[ChangedId, _Mapping]]] = ...) -> None: ...
 
 class ChangeByFilterRequest(_message.Message):
-    __slots__ = ("action", "filter", "delay_level", "dry_run", "cursor", "max_messages", "deliver_at_ms", "deliver_after_ms")
+    __slots__ = ("action", "filter", "delay_level", "dry_run", "cursor", "max_messages", "deliver_at_ms", "deliver_after_ms", "reason")
     ACTION_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
@@ -1122,6 +1128,7 @@ class ChangeByFilterRequest(_message.Message):
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
     DELIVER_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     action: ScheduleAction
     filter: PendingFilter
     delay_level: int
@@ -1130,7 +1137,8 @@ class ChangeByFilterRequest(_message.Message):
     max_messages: int
     deliver_at_ms: int
     deliver_after_ms: int
-    def __init__(self, action: _Optional[_Union[ScheduleAction, str]] = ..., filter: _Optional[_Union[PendingFilter, _Mapping]] = ..., delay_level: _Optional[int] = ..., dry_run: bool = ..., cursor: _Optional[str] = ..., max_messages: _Optional[int] = ..., deliver_at_ms: _Optional[int] = ..., deliver_after_ms: _Optional[int] = ...) -> None: ...
+    reason: str
+    def __init__(self, action: _Optional[_Union[ScheduleAction, str]] = ..., filter: _Optional[_Union[PendingFilter, _Mapping]] = ..., delay_level: _Optional[int] = ..., dry_run: bool = ..., cursor: _Optional[str] = ..., max_messages: _Optional[int] = ..., deliver_at_ms: _Optional[int] = ..., deliver_after_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ChangeByFilterResponse(_message.Message):
     __slots__ = ("changed", "cursor")

@@ -79,7 +79,7 @@ class GroupRules:
 def waits_of(policy: RetryPolicy, table: LevelTable, retries: int) -> tuple[int, ...]:
     """How long a group's messages wait after their failures; see GroupRules."""
     steps = max(1, min(retries, policy.steps(table), WAITS_MAX))
-    return tuple([table.delay_ms(policy.level(step, table)) for step in range(steps)])
+    return tuple([policy.wait_ms(step, table) for step in range(steps)])
 
 
 def producer_settings(asked: definition.Settings, *, body_bytes_max: int) -> definition.Settings:

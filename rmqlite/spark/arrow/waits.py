@@ -131,6 +131,9 @@ class Facts:
         found = np.ones(len(self.records), bool)
         if rule.topics:
             found &= self.lies_in(rule.topics)
+        if rule.within:
+            begun = pc.starts_with(self.topics, rule.within)
+            found &= begun.to_numpy(zero_copy_only=False)
         if rule.has:
             found &= self.has(rule.has)
         if rule.lacks:
@@ -138,8 +141,8 @@ class Facts:
         if rule.types:
             found &= np.isin(self.records.ints("sys_flag") & TRANSACTION_TYPE, rule.types)
         if rule.ahead:
-            begun = [pc.starts_with(self.ahead, begin) for begin in rule.ahead]
-            found &= reduce(pc.or_, begun).to_numpy(zero_copy_only=False)
+            ahead = [pc.starts_with(self.ahead, begin) for begin in rule.ahead]
+            found &= reduce(pc.or_, ahead).to_numpy(zero_copy_only=False)
         return found
 
     def words(self, rules: Sequence[Rule[Any]], wanted: Flags) -> pa.Array:

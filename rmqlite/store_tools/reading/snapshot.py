@@ -22,7 +22,7 @@ from rmqlite.kernel.store.commit_log import CHECKSUMS
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.deleted_topics import load_deleted
 from rmqlite.kernel.store.disk.files import Files
-from rmqlite.kernel.store.disk.segments import last_file
+from rmqlite.kernel.store.disk.segments import Segments, last_file
 from rmqlite.kernel.store.dispatch import QueueKey, queue_keys
 from rmqlite.kernel.store.key_index import KeyIndex, recorded
 from rmqlite.kernel.store.log.checksums import Checksums, Point
@@ -39,10 +39,11 @@ from rmqlite.kernel.store.opening.recovery import (
 )
 from rmqlite.kernel.store.progress import ScheduleProgress
 from rmqlite.kernel.store.tables import tables
-from rmqlite.kernel.store.tables.logged_tables import LoggedTables, tables_in
+from rmqlite.kernel.store.tables.logged_tables import Logged, LoggedTables, Read, changes_in
 from rmqlite.kernel.store.walk import Redo
 from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable
 from rmqlite.kernel.words.levels import LevelTable
+from rmqlite.kernel.words.names import TABLES_TOPIC
 from rmqlite.store_tools.reading.log_view import ChainView, LiveFiles, LogView, listed, windows
 from rmqlite.store_tools.reading.queue_view import QueueView, WaitView, end_in_files
 
@@ -442,3 +443,24 @@ def _pending_before(
         if entry is None or entry.physical_offset >= physical_offset:
             return
         yield queue_offset, log.head_at(entry.physical_offset)
+
+
+def tables_in(
+    files: Files,
+    root: Path,
+    segments: Segments,
+    begin: int,
+    ends: Mapping[str, int],
+    read: Read = tables.load,
+) -> LoggedTables:
+    """The tables of a store that is only read; begin, ends: see replay()."""
+
+    def between(start: int, end: int) -> list[Logged]:
+        return [change for _, change in changes_in(segments, start, end) if change is not None]
+
+    found = LoggedTables(files, root / "config", read)
+    # A store of RocketMQ's has none, and its log may be long.
+    if files.is_folder(root / "consumequeue" / TABLES_TOPIC):
+        behind = between(begin, segments.end_position)
+        found.replay(behind, begin, ends, lambda: between(segments.first_position, begin))
+    return found

@@ -34,6 +34,7 @@ from tests.support.bulk import TOPIC, outcomes, request, schedule
 from tests.support.files import FaultyFiles
 from tests.support.made_brokers import Make
 from tests.support.messages import bodies
+from tests.support.pending import ACTIONS
 from tests.support.restarts import WAYS, Restart
 from tests.support.sends import BORN_HOST
 from tests.support.steps import done
@@ -200,7 +201,7 @@ def test_ids_of_one_hash_are_told_apart(under_test: BrokerUnderTest) -> None:
     assert outcomes(schedule(under_test, ["BBAa", "Aa", "AaBB", "BBBB"]), 4) == "adad"
 
 
-@pytest.mark.parametrize("action", list(ScheduleAction))
+@pytest.mark.parametrize("action", ACTIONS)
 def test_what_became_of_a_message_does_not_matter(
     under_test: BrokerUnderTest, action: ScheduleAction
 ) -> None:

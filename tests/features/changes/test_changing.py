@@ -48,6 +48,7 @@ from tests.support.messages import (
     send_back,
 )
 from tests.support.pending import (
+    ACTIONS,
     ALL,
     CANCEL,
     FIRE,
@@ -269,7 +270,7 @@ def test_a_rescheduled_message_that_fails_is_retried(under_test: BrokerUnderTest
 # ---- retries
 
 
-@pytest.mark.parametrize("action", ScheduleAction)
+@pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("restart", WAYS)
 def test_a_groups_retries_are_changed_by_its_retry_topic(
     under_test: BrokerUnderTest, action: ScheduleAction, restart: Restart
@@ -347,7 +348,7 @@ def test_each_id_is_answered_truthfully(under_test: BrokerUnderTest, restart: Re
     assert waiting(under_test) == []
 
 
-@pytest.mark.parametrize("action", ScheduleAction)
+@pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("say", WAYS_TO_SAY)
 def test_a_dry_run_changes_nothing(
     under_test: BrokerUnderTest, action: ScheduleAction, say: How
@@ -406,7 +407,7 @@ def test_a_filter_takes_what_was_there_at_the_first_call(under_test: BrokerUnder
     )
 
 
-@pytest.mark.parametrize("action", ScheduleAction)
+@pytest.mark.parametrize("action", ACTIONS)
 def test_a_filter_changes_slice_by_slice_and_others_come_between(
     under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch, action: ScheduleAction
 ) -> None:
@@ -439,7 +440,7 @@ def test_large_messages_make_small_slices(make: Make, monkeypatch: pytest.Monkey
 # ---- races
 
 
-@pytest.mark.parametrize("action", ScheduleAction)
+@pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("restart", [lambda _: None, *WAYS])
 def test_of_a_change_and_a_delivery_that_race_one_comes_first(
     under_test: BrokerUnderTest,
@@ -472,7 +473,7 @@ def test_of_a_change_and_a_delivery_that_race_one_comes_first(
     assert came == (["2", "3", "4"] if action is CANCEL else list(ids))
 
 
-@pytest.mark.parametrize("action", ScheduleAction)
+@pytest.mark.parametrize("action", ACTIONS)
 def test_what_a_slice_found_and_delivery_took_is_not_changed(
     make: Make, monkeypatch: pytest.MonkeyPatch, action: ScheduleAction
 ) -> None:
@@ -515,7 +516,7 @@ def test_what_is_due_and_not_yet_delivered_can_still_be_changed(
 # ---- what goes wrong
 
 
-@pytest.mark.parametrize("action", ScheduleAction)
+@pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("writes", range(5))
 @pytest.mark.parametrize("is_by_ids", [True, False])
 def test_on_a_full_disk_nothing_is_half_done(

@@ -247,27 +247,6 @@ def logged_in(found: Record) -> Logged | None:
     return Logged(place, change.table, change.rows)
 
 
-def tables_in(
-    files: Files,
-    root: Path,
-    segments: Segments,
-    begin: int,
-    ends: Mapping[str, int],
-    read: Read = tables.load,
-) -> LoggedTables:
-    """The tables of a store that is only read; begin, ends: see replay()."""
-
-    def between(start: int, end: int) -> list[Logged]:
-        return [change for _, change in changes_in(segments, start, end) if change is not None]
-
-    found = LoggedTables(files, root / "config", read)
-    # A store of RocketMQ's has none, and its log may be long.
-    if files.is_folder(root / "consumequeue" / TABLES_TOPIC):
-        behind = between(begin, segments.end_position)
-        found.replay(behind, begin, ends, lambda: between(segments.first_position, begin))
-    return found
-
-
 def changed(tree: Tree, rows: Rows) -> Tree:
     """The tree with other values at some paths; it shares all other parts with the former one."""
     tree = dict(tree)

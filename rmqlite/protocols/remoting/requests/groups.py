@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rmqlite.features.operating.requests import GroupProgress, QueueTimes
@@ -22,6 +22,7 @@ from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import next_slice
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import NotMaster, Refused
+from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.retry_policy import RetryPolicy
 from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode
 from rmqlite.protocols.remoting.bytes.fields import FieldError, Nothing
@@ -171,12 +172,14 @@ class Groups:
     async def change(self, call: Call[Nothing]) -> Command:
         """Create a group, or give it other settings."""
         asked = read_change(SubscriptionGroup, call.command.body, USUAL_SETTINGS)
+        levels = await self._service.schedule.levels()
         await self._service.groups.change(
             GroupChange(
                 asked.group_name,
                 asked.retry_max_times,
                 asked.retry_queue_nums,
                 asked.consume_enable,
+                retry_policy=_policy_text(_retry_lengths(asked), levels.message_delay_level),
                 orderly=asked.consume_message_orderly,
             ),
             GroupExtras(
@@ -186,7 +189,6 @@ class Groups:
                 asked.notify_consumer_ids_changed_enable,
                 asked.which_broker_when_consume_slowly,
             ),
-            retry_after_ms=_retry_lengths(asked),
         )
         return call.done()
 
@@ -241,7 +243,7 @@ def _retry_lengths(asked: SubscriptionGroup) -> list[int]:
         lengths = () if given is None else given.next
         if given is not None and not lengths:
             raise FieldError("groupRetryPolicy.customizedRetryPolicy.next", "[]", "some lengths")
-        return [*(lengths[2:] or lengths[-1:])]
+        return _above_zero("customizedRetryPolicy", [*(lengths[2:] or lengths[-1:])])
     growth = policy.exponential_retry_policy
     if growth is None:
         return []
@@ -251,13 +253,35 @@ def _retry_lengths(asked: SubscriptionGroup) -> list[int]:
         found.append(min(growth.max, growth.initial * growth.multiplier**step))
         if found[-1] == growth.max or found[-2:-1] == found[-1:]:
             break
-    return found
+    return _above_zero("exponentialRetryPolicy", found)
+
+
+def _policy_text(lengths_ms: Sequence[int], levels: str) -> str | None:
+    """The policy that waits exactly so long before the first, second … retry; the last repeats.
+
+    It is one of levels if each length is a level's.  None without any length.
+    """
+    if not lengths_ms:
+        return None
+    table = parse_levels(levels)
+    names = {ms: table.name(level) for level, ms in enumerate(table.delays_ms, 1)}
+    if names.keys() >= {*lengths_ms}:
+        return " ".join([names[each] for each in lengths_ms])
+    return f"list({', '.join([f'{each}ms' for each in lengths_ms])})"
+
+
+def _above_zero(kind: str, lengths_ms: list[int]) -> list[int]:
+    for each in lengths_ms:
+        if each <= 0:
+            raise FieldError(f"groupRetryPolicy.{kind}", each, "lengths above 0 ms")
+    return lengths_ms
 
 
 def _retry_policy(info: GroupInfo) -> GroupRetryPolicy | None:
-    """A policy of lengths as RocketMQ 5 knows it; one of levels has no such form."""
-    lengths = RetryPolicy.parse(info.retry_policy).delays_ms
-    if not lengths:
+    """A policy of lengths as RocketMQ 5 knows it; others, or with jitter, have no such form."""
+    policy = RetryPolicy.parse(info.retry_policy)
+    lengths = policy.delays_ms
+    if not lengths or policy.jitter:
         return None
     # Two lengths in front that no retry takes.
     listed = CustomizedRetryPolicy((*lengths[:1] * 2, *lengths))

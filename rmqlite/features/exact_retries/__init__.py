@@ -1,0 +1,1 @@
+"""Retries that wait exactly as long as a group's policy, or its consumer, says."""
