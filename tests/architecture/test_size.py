@@ -23,8 +23,8 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_608, 112),
-    "features": Size(520, 8),
+    "kernel": Size(22_592, 112),
+    "features": Size(521, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),
     # Who is the master, decided by etcd or the archive.
@@ -44,15 +44,15 @@ SIZES: Final = {
     "features.redrive": Size(2_344, 11),
     "features.simple_consumer": Size(236, 3),  # SimpleConsumer
     "features.sql": Size(826, 6),
-    "features.standby": Size(1_690, 12),
+    "features.standby": Size(1_660, 12),
     "features.transactions": Size(759, 7),
-    "cli": Size(11_947, 58),
+    "cli": Size(11_991, 58),
     "celery": Size(731, 6),
-    "client": Size(6_332, 28),
-    "protocols": Size(15_596, 77),
+    "client": Size(6_390, 28),
+    "protocols": Size(15_620, 77),
     "rmqlite": Size(187, 4),
-    "spark": Size(7_794, 41),
-    "store_tools": Size(7_176, 32),
+    "spark": Size(7_797, 41),
+    "store_tools": Size(7_199, 32),
     "testing": Size(569, 4),
     "views": Size(2_038, 9),
     "web": Size(2_438, 11),

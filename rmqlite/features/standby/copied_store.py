@@ -226,6 +226,16 @@ def whole_length(data: bytes, base: int) -> int:
     return at
 
 
+def next_piece(store: MessageStore, begin: int, bytes_max: int) -> tuple[int, bytes]:
+    """Where the next bytes to send begin, and those bytes, of one log file."""
+    size, start = store.log_file_bytes, begin - begin % store.log_file_bytes
+    end = store.end if store.end < start + size else end_in_file(store, start)
+    if begin >= end:
+        begin = start + size
+        end = min(store.end, begin + size)
+    return begin, store.read(begin, min(end, begin + bytes_max) - begin)
+
+
 def end_in_file(store: MessageStore, start: int) -> int:
     """Where the bytes of a full log file end, with the first ones of its blank."""
     size = store.log_file_bytes

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from rmqlite.features.standby.authority import Authority, ByHand
-from rmqlite.features.standby.copied_store import end_in_file
+from rmqlite.features.standby.copied_store import next_piece
 from rmqlite.features.standby.role import (
     OPEN,
     SLAVE,
@@ -332,7 +332,8 @@ class Leading:
                 is_new, changes = offsets.changes != changes, offsets.changes
                 await self._write(session, b"", await self._encoded_offsets() if is_new else b"")
             if session.sent < store.end and session.sent - session.acked < WINDOW_BYTES:
-                await self._write(session, self._piece(session))
+                session.sent, data = next_piece(store, session.sent, PIECE_BYTES)
+                await self._write(session, data)
             else:
                 await session.wake.wait()
 
@@ -343,16 +344,6 @@ class Leading:
     async def _encoded_offsets(self) -> bytes:
         tree = self._broker.offsets.snapshot()
         return await asyncio.to_thread(lambda: pack_offsets(tree()))
-
-    def _piece(self, session: StandbyCall) -> bytes:
-        """The next bytes to send, of one log file; session.sent is where they begin."""
-        store, begin = self._store, session.sent
-        size, start = store.log_file_bytes, begin - begin % store.log_file_bytes
-        end = store.end if store.end < start + size else end_in_file(store, start)
-        if begin >= end:
-            begin = session.sent = start + size
-            end = min(store.end, begin + size)
-        return store.read(begin, min(end, begin + PIECE_BYTES) - begin)
 
     async def _write(self, session: StandbyCall, data: bytes, offsets: bytes = b"") -> None:
         frame = MasterFrame(
