@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import grpc
 
@@ -32,19 +32,11 @@ from rmqlite.client.consuming.pull_consumer import PullConsumer
 from rmqlite.client.producer import Producer
 from rmqlite.features.changes.requests import ChangeOutcome
 from rmqlite.kernel.words.clock import elapsed_s, pause_s, utc, wall_ms
-from rmqlite.kernel.words.errors import Refused, RmqliteError
+from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.message import Message, StoredMessage
-from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
-from rmqlite.protocols.rocketmq_v2.bytes.rpcs import (
-    END_TRANSACTION,
-    SEND_MESSAGE,
-    definition,
-    service,
-)
-from rmqlite.protocols.rocketmq_v2.calls import CLIENT_ID, CLIENT_VERSION
 from rmqlite.testing import BrokerProcess
 from tests.support.eventually import eventually
-from tests.support.rocketmq_v2_client import VERSION, half, named
+from tests.support.open_transactions import begun, ended
 from tests.support.standbys import Pair, is_master, log_bytes, wait_for_copy
 
 KINDS: Final = ("wipe", "tail", "both", "switch")
@@ -133,29 +125,11 @@ def transaction(_producer: Producer, endpoints: str, topic: str, body: bytes, bo
     """Of RocketMQ 5; every second one is rolled back."""
     is_kept = body.endswith((b"0", b"2", b"4", b"6", b"8"))
     book.due_ms[body] = 0
-    with grpc.insecure_channel(next(filter(is_master, endpoints.split(",")))) as channel:
-        half_message = half(body.decode(), topic=topic)
-        answer = _asked(channel, SEND_MESSAGE, service.SendMessageRequest(messages=[half_message]))
-        (entry,) = service.SendMessageResponse.FromString(answer).entries
-        if int(entry.status.code) != Code.OK:
-            raise Refused("no half message", rule="OK")
-        book.maybe.add(body)
-        end = service.EndTransactionRequest(
-            topic=named(topic),
-            message_id=entry.message_id,
-            transaction_id=entry.transaction_id,
-            resolution=definition.COMMIT if is_kept else definition.ROLLBACK,
-        )
-        ended = service.EndTransactionResponse.FromString(_asked(channel, END_TRANSACTION, end))
-    if int(ended.status.code) == Code.OK:
+    master = next(filter(is_master, endpoints.split(",")))
+    entry = begun(master, topic, body)
+    book.maybe.add(body)
+    if ended(master, topic, entry, is_kept=is_kept):
         (book.acked if is_kept else book.cancelled).add(body)
-
-
-def _asked(channel: grpc.Channel, rpc: Any, request: Any) -> bytes:
-    call: Any = channel.unary_unary(rpc.path)
-    own = ((CLIENT_ID, "rounds"), (CLIENT_VERSION, VERSION))
-    data: bytes = call(request.SerializeToString(), metadata=own, timeout=5)
-    return data
 
 
 SENDS: Final[tuple[Send, ...]] = (one, level, timer, batch, cancelled, transaction)

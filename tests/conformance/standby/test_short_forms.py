@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.conformance.standby import hangs, hostile, resyncs, rounds
+from tests.conformance.standby import hangs, hostile, promotions, resyncs, rounds
 
 
 def test_losses_under_load(tmp_path: Path) -> None:
@@ -33,3 +33,8 @@ def test_a_standby_in_trouble_holds_up_no_send(tmp_path: Path) -> None:
 def test_a_resync_takes_no_offset_back(tmp_path: Path) -> None:
     """By a switch; then a former master has a new disk, follows, and takes over after a loss."""
     resyncs.run(tmp_path, 2)
+
+
+def test_what_lasts_goes_on_at_a_promoted_standby(tmp_path: Path) -> None:
+    """A redrive, a bulk job, a held lease, an open transaction, timers."""
+    assert promotions.run(tmp_path, 2_000).first_s < promotions.FIRST_S_MAX
