@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_592, 112),
+    "kernel": Size(22_605, 112),
     "features": Size(521, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),

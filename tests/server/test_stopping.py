@@ -93,3 +93,39 @@ def test_a_failed_sync_stops_the_broker_with_one_plain_line(tmp_path: Path) -> N
     assert "told to fail" in told
     assert [line for line in lines if line.startswith("ERROR")] == []
     assert b"acknowledged" in found(tmp_path / "store")
+
+
+SIGNALLED: Final = """
+import asyncio, signal, sys
+from rmqlite.cli.main import main
+from rmqlite.kernel.process import serve
+
+change, until_stopped, signalled = signal.signal, serve._Server._until_stopped, []
+
+def changing(number, handler):
+    if handler is serve._exit and not signalled:
+        signalled.append(number)
+        signal.raise_signal(number)
+    return change(number, handler)
+
+async def again(self, *arguments):
+    asyncio.get_running_loop().call_later(0.05, self._serve_again)
+    return await until_stopped(self, *arguments)
+
+signal.signal, serve._Server._until_stopped = changing, again
+sys.argv = ["rmqlite", "broker", "--store", sys.argv[1]]
+sys.argv += ["--grpc-port", "0", "--listen-port", "0", "--name-server-port", "0"]
+main()
+"""
+
+
+def test_a_signal_between_two_runs_ends_the_broker(tmp_path: Path) -> None:
+    """It came while a promoted standby began anew, was lost, and the stop waited for ever."""
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("the broker starts") == 1

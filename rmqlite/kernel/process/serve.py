@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from rmqlite.kernel import compiled
 from rmqlite.kernel.broker import Broker
@@ -47,8 +46,11 @@ than 20 ms; ten times as many took 200."""
 EXIT_FAILED: Final = 1
 EXIT_AGAIN: Final = 75
 """The store is closed, and shall be served again in another role."""
-STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-SIGNAL_S: Final = 0.02
+STOP_SIGNALS: Final[dict[signal.Signals, Any]] = {
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGINT: signal.default_int_handler,
+}
+"""With what Python does at each of them."""
 OWN_BLOCK_BYTES: Final = 1 << 20
 """From this size on each block of memory is a mapping of its own, which goes back to the system as
 soon as it is free: the beginnings of long frames would else leave holes between other blocks."""
@@ -123,6 +125,8 @@ class _Server:
         self._indexing: Indexing
         self._stop = asyncio.Event()
         self._code = 0
+        self._is_ended = False
+        """By a signal."""
 
     async def run(self, on_ready: Ready) -> int:
         # First of all: without this handler SIGHUP ends the process.
@@ -142,18 +146,15 @@ class _Server:
             _log_stop(group)
         finally:
             await self._end()
-            if store is not None and drained is None:
-                store.release()
+            if drained is None:
+                self._leave_signals()
+                if store is not None:
+                    store.release()
         if drained is None:
             return EXIT_FAILED
         code = _closed(drained, self._indexing)
-        # A signal that has come meanwhile counts.
-        await asyncio.sleep(SIGNAL_S if self._code else 0)
-        if self._code == EXIT_AGAIN:
-            for number in STOP_SIGNALS:
-                asyncio.get_running_loop().remove_signal_handler(number)
-                signal.signal(number, _exit)
-        return code or self._code
+        self._leave_signals()
+        return code or (0 if self._is_ended else self._code)
 
     async def _until_stopped(
         self,
@@ -178,7 +179,7 @@ class _Server:
         upkeep.look_at_disk(clean=False)
         parts = self._service_parts(config, broker)
         service = Service(parts, [kind for feature in features for kind in feature.calls])
-        service.serve_again = partial(self._end_with, EXIT_AGAIN)
+        service.serve_again = self._serve_again
         async with Loops() as tasks:
             loops = {
                 "group commit": announced.commit.run(),
@@ -216,13 +217,25 @@ class _Server:
         return broker
 
     def _take_signals(self) -> None:
-        for number in STOP_SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, self._end_with, 0)
+        """Not as the loop does it: between two runs none would be read."""
+        loop = asyncio.get_running_loop()
 
-    def _end_with(self, code: int) -> None:
-        """Drain, then end with this code; a signal ends the process, whatever was asked before."""
-        if not self._stop.is_set() or code == 0:
-            self._code = code
+        def end(_number: int, _frame: object) -> None:
+            self._is_ended = True
+            loop.call_soon_threadsafe(self._stop.set)
+
+        for number in STOP_SIGNALS:
+            signal.signal(number, end)
+
+    def _leave_signals(self) -> None:
+        """One that has come was taken; before another run a later one ends the process."""
+        is_again = self._code == EXIT_AGAIN and not self._is_ended
+        for number, default in STOP_SIGNALS.items():
+            signal.signal(number, _exit if is_again else default)
+
+    def _serve_again(self) -> None:
+        """Drain, and begin anew; a signal ends the process all the same."""
+        self._code = EXIT_AGAIN
         self._stop.set()
 
     async def _drain(self, service: Service, running: Sequence[asyncio.Task[None]]) -> None:
