@@ -44,7 +44,7 @@ SIZES: Final = {
     "features.redrive": Size(2_344, 11),
     "features.simple_consumer": Size(236, 3),  # SimpleConsumer
     "features.sql": Size(826, 6),
-    "features.standby": Size(1_660, 12),
+    "features.standby": Size(1_669, 12),
     "features.transactions": Size(759, 7),
     "cli": Size(11_991, 58),
     "celery": Size(731, 6),

@@ -237,11 +237,20 @@ def next_piece(store: MessageStore, begin: int, bytes_max: int) -> tuple[int, by
 
 
 def end_in_file(store: MessageStore, start: int) -> int:
-    """Where the bytes of a full log file end, with the first ones of its blank."""
+    """Where the bytes of a full log file end, with the first ones of its blank.
+
+    Its mark says how far it was synced, or, without a mark, RocketMQ wrote it.
+    """
     size = store.log_file_bytes
     mark = decode_mark(store.read(start + mark_position(size), MARK_BYTES))
     if mark is None:
         return start + size
-    # A blank that ends just before the mark is not in it.
-    end, blank = mark.summed_end, record.encode_blank(start + size - mark.summed_end)
-    return end + len(blank) if store.read(end, len(blank)) == blank else end
+    at = mark.summed_end
+    while at <= start + size - record.BLANK_BYTES:
+        length, magic = record.BLANK.unpack(store.read(at, record.BLANK_BYTES))
+        if magic == record.BLANK_MAGIC:
+            return at + record.BLANK_BYTES
+        if magic != record.MAGIC or length < record.RECORD_BYTES_MIN:
+            break
+        at += length
+    return at
