@@ -40,7 +40,7 @@ LETTERS_PER_SECOND: Final = 20
 FIRST_S_MAX: Final = 5.0
 """Within so many seconds of the promotion a timer that is due is delivered."""
 HOUR_MS: Final = 3_600_000
-LEASE: Final = "60s"
+LEASE: Final = "20m"
 
 
 class Found(NamedTuple):
