@@ -10,31 +10,34 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty
 from typing import Any, ClassVar, Final
 
+from kombu import serialization
 from kombu.exceptions import ChannelError
 from kombu.transport import virtual
 from kombu.utils.json import dumps, loads
 from kombu.utils.uuid import uuid
 
-from rmqlite.celery.names import due_ms, token_of, topic_of
+from rmqlite.celery.names import due_ms, key_of, tag_of, topic_of
 from rmqlite.client import LeasedMessage, Message, PullResult, SimpleConsumer
 from rmqlite.client.forks import CallFuture
 from rmqlite.kernel.words.errors import (
     HandleInvalid,
     InvalidValue,
+    Refused,
     RmqliteError,
     Unavailable,
 )
-from rmqlite.kernel.words.levels import wait_ms
+from rmqlite.kernel.words.levels import wait_ms, whole_wait
 
 POLL: Final = "10s"
 MESSAGES_MAX: Final = 32
 """For one answer."""
 PLAIN: Final = "utf-8"
+REMOTE_CONTROL: Final = ".pidbox"
+"""How the names of kombu's exchanges for it end."""
 log = logging.getLogger(__name__)
 
 
@@ -82,7 +85,7 @@ class Channel(virtual.Channel):
     def __init__(self, connection: Any, **named: Any) -> None:
         super().__init__(connection, **named)
         self._clients = connection.clients
-        self._invisible = f"{wait_ms('visibility_timeout', f'{self.visibility_timeout}s')}ms"
+        self._invisible = whole_wait("visibility_timeout", f"{self.visibility_timeout}s")
         self._polls: dict[str, tuple[CallFuture[Any], int]] = {}
         """The call under way of each queue, and for how many messages."""
         self._readers: dict[str, int] = {}
@@ -137,22 +140,28 @@ class Channel(virtual.Channel):
             Message(
                 topic_of(queue),
                 dumps(message).encode(),
-                tags=token_of(headers.get("task") or ""),
-                keys=(token_of(headers["id"]),) if headers.get("id") else (),
+                tags=tag_of(headers.get("task") or ""),
+                keys=(key_of(headers["id"]),) if headers.get("id") else (),
                 deliver_at=at_ms or None,
             )
         )
 
     def _revoke_by(self, exchange: str, message: dict[str, Any]) -> None:
         """A task that waits is cancelled; workers hear of it, too, because one may have it now."""
-        if self._exchange(exchange).get("type") != "fanout":
+        if not exchange.endswith(REMOTE_CONTROL):
             return
-        with suppress(ValueError, TypeError, AttributeError):
-            said = loads(self.decode_body(message["body"], message["properties"]["body_encoding"]))
-            if said.get("method") == "revoke":
-                ids = said["arguments"].get("task_id") or ()
-                for each in (ids,) if isinstance(ids, str) else ids:
-                    self._clients.revoke(each)
+        body = self.decode_body(message["body"], message["properties"]["body_encoding"])
+        kind = message["content-type"]
+        # By any serializer, because it is this program that wrote it.
+        said = serialization.loads(body, kind, message["content-encoding"], accept={kind})
+        if said.get("method") != "revoke":
+            return
+        ids = said["arguments"]["task_id"]
+        for each in (ids,) if isinstance(ids, str) else ids:
+            try:
+                self._clients.revoke(each)
+            except Refused as error:
+                log.warning("task %s cannot be cancelled in the broker: %s", each, error)
 
     # ---- exchanges and queues
 
@@ -294,7 +303,7 @@ class Channel(virtual.Channel):
             self.leases[tag] = queue, leased
             yield Arrival(self, queue, payload=payload, leased=leased)
         if self.leases:
-            self.connection.keep_leases(wait_ms("invisible", self._invisible) / 1_000)
+            self.connection.keep_leases(self._invisible.total_seconds())
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
         """One message, for basic_get().  Raises Empty, RmqliteError."""
@@ -323,8 +332,12 @@ class Channel(virtual.Channel):
         super().basic_cancel(consumer_tag)
 
     def note_failure(self, delivery_tag: str, error: BaseException, *, is_lost: bool) -> None:
-        """Why the worker is going to refuse a message.  is_lost: the task has ended its process."""
-        self._failures[delivery_tag] = error, is_lost
+        """Why the worker is going to refuse a message.  is_lost: the task has ended its process.
+
+        Of one that was acknowledged early nobody will ask.
+        """
+        if delivery_tag in self.leases:
+            self._failures[delivery_tag] = error, is_lost
 
     def settle(self, delivery_tag: str) -> None:
         """It is done.  Raises Unavailable; then it is still leased."""
@@ -365,16 +378,26 @@ class Channel(virtual.Channel):
     def hold(self) -> None:
         """Make all leases longer."""
         with self._settling:
-            by_queue: dict[str, list[LeasedMessage]] = {}
-            for queue, leased in self.leases.values():
-                by_queue.setdefault(queue, []).append(leased)
-            for queue, some in by_queue.items():
-                try:
-                    self._clients.consumer(queue).hold(some, self._invisible)
-                except HandleInvalid as error:
-                    log.warning("a lease of queue %s had ended: %s", queue, error)
-                except RmqliteError as error:
-                    log.warning("leases of queue %s cannot be made longer: %s", queue, error)
+            self._each_queue(lambda consumer, some: consumer.hold(some, self._invisible))
+
+    def close(self) -> None:
+        """What is not settled is visible again; a connection that is closed says so itself."""
+        if not self.closed and not self.connection.is_closed:
+            with self._settling:
+                self._each_queue(lambda consumer, some: consumer.give_back(some))
+                self.leases = {}
+        super().close()
+
+    def _each_queue(self, how: Callable[[SimpleConsumer, list[LeasedMessage]], None]) -> None:
+        by_queue: dict[str, list[LeasedMessage]] = {}
+        for queue, leased in self.leases.values():
+            by_queue.setdefault(queue, []).append(leased)
+        for queue, some in by_queue.items():
+            try:
+                how(self._clients.consumer(queue), some)
+            except RmqliteError as error:
+                # Those whose lease has ended come again, and the others have been done.
+                log.warning("leases of queue %s: %s", queue, error)
 
     def give_up(self) -> None:
         """End the calls that wait; the next ask() begins them anew."""

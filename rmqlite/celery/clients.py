@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kombu.utils.url import parse_url
 
-from rmqlite.celery.names import token_of, topic_of
+from rmqlite.celery.names import key_of, topic_of
 from rmqlite.client import (
     AdminClient,
     Credentials,
@@ -29,7 +29,7 @@ from rmqlite.kernel.words.errors import (
     PermissionMissing,
     TopicUnknown,
 )
-from rmqlite.kernel.words.names import TOOLS_GROUP
+from rmqlite.kernel.words.names import TOOLS_GROUP, retry_topic
 from rmqlite.protocols.shared.secret_files import read_text
 
 PORT: Final = 8081
@@ -88,7 +88,7 @@ class Clients:
         self.admin.route(topic_of(queue), create=True)
 
     def queue_ranges(self, queue: str) -> tuple[QueueRange, ...]:
-        """None if there is no such topic."""
+        """Empty if there is no such topic."""
         try:
             return self.admin.ranges(topic_of(queue))
         except TopicUnknown:
@@ -104,15 +104,16 @@ class Clients:
         return sum(each.lag for each in progress if each.queue.topic == topic)
 
     def purge(self, queue: str) -> int:
-        """Skip what is ready, cancel what waits; returns how many."""
+        """Skip what is ready, cancel what waits, for a retry, too; returns how many."""
         topic, count = topic_of(queue), self.size(queue)
         if count:
             self.admin.reset_offsets(OffsetReset(topic, topic, force=True))
-        return count + self._cancel(PendingFilter(topic=topic))
+        waiting = [PendingFilter(topic=each) for each in (topic, retry_topic(topic))]
+        return count + sum(map(self._cancel, waiting))
 
     def revoke(self, task_id: str) -> int:
         """Cancel what waits of a task; returns how many messages that were."""
-        return self._cancel(PendingFilter(key=token_of(task_id)))
+        return self._cancel(PendingFilter(key=key_of(task_id)))
 
     def _cancel(self, which: PendingFilter) -> int:
         return self.admin.schedule.change_pending(ScheduleAction.CANCEL, which)

@@ -25,9 +25,14 @@ def topic_of(queue: str) -> str:
     return _escaped(_UNFIT, queue)
 
 
-def token_of(text: str) -> str:
-    """A task's id as a message's key, and its name as a tag."""
-    return _escaped(_UNFIT_IN_TOKEN, text)
+def tag_of(task: str) -> str:
+    """The tag of messages of a task with this name."""
+    return _escaped(_UNFIT_IN_TOKEN, task)
+
+
+def key_of(task_id: str) -> str:
+    """The message key of a task; no message of others has it: who revokes a task cancels all."""
+    return f"celery:{_escaped(_UNFIT_IN_TOKEN, task_id)}"
 
 
 def due_ms(headers: Mapping[str, Any]) -> int:

@@ -46,6 +46,10 @@ class Transport(virtual.Transport):
         self._keeper: threading.Thread | None = None
         self._closed = threading.Event()
 
+    @property
+    def is_closed(self) -> bool:
+        return self._closed.is_set()
+
     def driver_version(self) -> str:
         return __version__
 
@@ -75,7 +79,7 @@ class Transport(virtual.Transport):
                 arrival = self.arrivals.get(timeout=left_s)
             except queue.Empty:
                 raise TimeoutError from None
-            if arrival is not None:
+            if arrival is not None and not arrival.channel.closed:
                 self.ready.extend(arrival.channel.taken(arrival))
 
     def _deliver_one(self) -> bool:

@@ -163,10 +163,11 @@ def _nothing() -> None:
 class CallFuture(Future[T]):
     """Under way from the beginning: it cannot be cancelled.  Whoever makes one settles it."""
 
+    give_up: Callable[[], object] = staticmethod(_nothing)
+    """Ends the wait, if whoever made it can: the outcome is an Unavailable, soon."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.give_up: Callable[[], object] = _nothing
-        """Ends the wait: the outcome is an Unavailable, soon."""
         self.set_running_or_notify_cancel()
         # In a set of its own: a weak reference to each costs a message a sixth more.
         _open.futures.add(self)

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from rmqlite.client import AdminClient, MessageQuery
+from rmqlite.celery.names import key_of
+from rmqlite.client import (
+    AdminClient,
+    Message,
+    MessageQuery,
+    PendingFilter,
+    Producer,
+    ScheduleAction,
+)
 from rmqlite.testing import BrokerProcess, broker
 from tests.support.celery_tasks import (
     app,
@@ -78,13 +86,17 @@ def test_a_countdown_is_a_timer_of_the_broker_and_never_early(
 
 
 def test_a_revoked_task_is_cancelled_in_the_broker(running: BrokerProcess) -> None:
-    """Celery's workers only remember an id, which a restart forgets."""
+    """Celery's workers only remember an id, which a restart forgets; others' keys stay theirs."""
+    with Producer(running.endpoint, "others") as producer:
+        producer.send(Message("letters", b"x", keys="order-1", delay="1h"))
+    app.control.revoke("order-1")
     sent = [plain.apply_async((each,), countdown=3_600) for each in (201, 202, 203)]
     app.control.revoke(sent[0].id)
     app.control.revoke([sent[1].id])
     with AdminClient(running.endpoint) as admin:
-        left = [each.keys for each in admin.schedule.pending()]
-        assert left == [(sent[2].id,)]
+        left = {each.keys for each in admin.schedule.pending()}
+        assert left == {(key_of(sent[2].id),), ("order-1",)}
+        admin.schedule.change_pending(ScheduleAction.CANCEL, PendingFilter(topic="letters"))
     app.control.revoke(sent[2].id)
 
 
@@ -103,7 +115,7 @@ def test_a_failure_is_a_dead_letter_with_the_exception_as_its_reason(
     with AdminClient(running.endpoint) as admin:
         eventually(lambda: bool(list(admin.dead_letters.dead("celery"))), "a dead letter")
         [dead] = admin.dead_letters.dead("celery")
-    assert dead.keys == (sent.id,)
+    assert dead.keys == (key_of(sent.id),)
     assert dead.reason == "ValueError: no stock for order 401"
     assert len(at_work.of("broken")) == 1
 
@@ -120,16 +132,17 @@ def test_a_task_that_kills_its_process_counts_as_failed(
     eventually(lambda: len(at_work.of("deadly")) == 2, "it ran again")
 
 
-def test_remote_control_answers(at_work: Worker) -> None:
+@pytest.mark.usefixtures("at_work")
+def test_remote_control_answers() -> None:
     """`celery inspect`, within its time-out."""
-    assert at_work.process is not None
     [(_, answer)] = app.control.inspect(timeout=20, limit=1).ping().items()
     assert answer == {"ok": "pong"}
     [(_, queues)] = app.control.inspect(timeout=20, limit=1).active_queues().items()
     assert {each["name"] for each in queues} == {"celery", "urgent.mail"}
 
 
-def test_events_reach_who_listens(at_work: Worker) -> None:
+@pytest.mark.usefixtures("at_work")
+def test_events_reach_who_listens() -> None:
     """As Flower and `celery events` do it."""
     seen: list[str] = []
 
@@ -140,7 +153,6 @@ def test_events_reach_who_listens(at_work: Worker) -> None:
     with app.connection_for_read() as connection:
         receiver = app.events.Receiver(connection, handlers={"*": on_event})
         receiver.capture(limit=None, timeout=60, wakeup=True)
-    assert at_work.process is not None
     assert seen
 
 
@@ -159,6 +171,8 @@ def test_a_task_stays_readable_for_people(running: BrokerProcess) -> None:
     """On the page and in the command line its id, its name and its arguments can be read."""
     with AdminClient(running.endpoint) as admin:
         sent = plain.apply_async((701,), countdown=3_600)
-        [found] = admin.find_messages(MessageQuery("celery", sent.id, history=True)).messages
+        [found] = admin.find_messages(
+            MessageQuery("celery", key_of(sent.id), history=True)
+        ).messages
         assert b"[[701], {}" in found.message.body.replace(b"\\", b"")
         app.control.revoke(sent.id)

@@ -143,7 +143,7 @@ def elapsed_s() -> float:
 
 
 def pause_s(seconds: float) -> None:
-    """Sleep.  Only for the command line and examples; the broker's loops await instead."""
+    """Sleep.  For the command line, examples and a fork; the broker's loops await instead."""
     time.sleep(seconds)
 
 
