@@ -226,26 +226,33 @@ def whole_length(data: bytes, base: int) -> int:
     return at
 
 
-def next_piece(store: MessageStore, begin: int, bytes_max: int) -> tuple[int, bytes]:
-    """Where the next bytes to send begin, and those bytes, of one log file."""
+def next_piece(
+    store: MessageStore, begin: int, known: int, bytes_max: int
+) -> tuple[int, int, bytes]:
+    """Where the next bytes to send begin, known anew, and those bytes, of one log file.
+
+    known: the last place where a record surely ends, of those up to which all is sent.
+    """
     size, start = store.log_file_bytes, begin - begin % store.log_file_bytes
-    end = store.end if store.end < start + size else end_in_file(store, start)
+    end = store.end if store.end < start + size else end_in_file(store, start, known)
     if begin >= end:
         begin = start + size
         end = min(store.end, begin + size)
-    return begin, store.read(begin, min(end, begin + bytes_max) - begin)
+    data = store.read(begin, min(end, begin + bytes_max) - begin)
+    return begin, store.end if begin + len(data) == store.end else known, data
 
 
-def end_in_file(store: MessageStore, start: int) -> int:
+def end_in_file(store: MessageStore, start: int, known: int = 0) -> int:
     """Where the bytes of a full log file end, with the first ones of its blank.
 
-    Its mark says how far it was synced, or, without a mark, RocketMQ wrote it.
+    Its mark says how far it was synced, or, without a mark, RocketMQ wrote it.  From there, or from
+    a known end of a record, the few records behind are walked.
     """
     size = store.log_file_bytes
     mark = decode_mark(store.read(start + mark_position(size), MARK_BYTES))
     if mark is None:
         return start + size
-    at = mark.summed_end
+    at = max(mark.summed_end, known)
     while at <= start + size - record.BLANK_BYTES:
         length, magic = record.BLANK.unpack(store.read(at, record.BLANK_BYTES))
         if magic == record.BLANK_MAGIC:

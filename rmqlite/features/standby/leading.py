@@ -63,7 +63,7 @@ class StandbyCall:
     def __init__(self, first: FollowerFrame, begin: int, write: Write) -> None:
         self.address, self.url = first.address, first.url or first.address
         self.write = write
-        self.sent = begin
+        self.sent = self.known = begin
         # After a lost connection it may have what its disk has not.
         self.acked = min(begin, first.synced_end) if first.end else begin
         self.wake = asyncio.Event()
@@ -332,7 +332,8 @@ class Leading:
                 is_new, changes = offsets.changes != changes, offsets.changes
                 await self._write(session, b"", await self._encoded_offsets() if is_new else b"")
             if session.sent < store.end and session.sent - session.acked < WINDOW_BYTES:
-                session.sent, data = next_piece(store, session.sent, PIECE_BYTES)
+                piece = next_piece(store, session.sent, session.known, PIECE_BYTES)
+                session.sent, session.known, data = piece
                 await self._write(session, data)
             else:
                 await session.wake.wait()
