@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 import typer
@@ -224,14 +224,7 @@ def now(
 
     Choose by message ids, or by options.  Exit code 1: one was not waiting, or none matched.
     """
-    group = checked_group(group.removeprefix(RETRY_PREFIX))
-    words = Words("retry", "retried", _outcomes(group))
-    _run(
-        PendingChange(ScheduleAction.FIRE, how, words=words),
-        ids,
-        options.pending(group),
-        everything,
-    )
+    _run(ScheduleAction.FIRE, Words("retry", "retried"), how, group, ids, options, everything)
 
 
 @prints(lambda: CHANGES)
@@ -248,14 +241,7 @@ def cancel(
 
     Choose by message ids, or by options.  Exit code 1: one was not waiting, or none matched.
     """
-    group = checked_group(group.removeprefix(RETRY_PREFIX))
-    words = Words("cancel", "cancelled", _outcomes(group))
-    _run(
-        PendingChange(ScheduleAction.CANCEL, how, words=words),
-        ids,
-        options.pending(group),
-        everything,
-    )
+    _run(ScheduleAction.CANCEL, Words("cancel", "cancelled"), how, group, ids, options, everything)
 
 
 @prints(lambda: CHANGES)
@@ -276,12 +262,9 @@ def bury(
 
     Choose by message ids, or by options.  Exit code 1: one was not waiting, or none matched.
     """
-    group = checked_group(group.removeprefix(RETRY_PREFIX))
-    words = Words("bury", "buried", _outcomes(group))
-    change = PendingChange(ScheduleAction.BURY, how, words=words)
-    if because:
-        change.more["reason"] = encodable(because)
-    _run(change, ids, options.pending(group), everything)
+    more = {"reason": encodable(because)} if because else {}
+    words = Words("bury", "buried")
+    _run(ScheduleAction.BURY, words, how, group, ids, options, everything, **more)
 
 
 def _outcomes(group: str) -> dict[ChangeOutcome, str]:
@@ -294,16 +277,24 @@ def _outcomes(group: str) -> dict[ChangeOutcome, str]:
 
 
 def _run(
-    change: PendingChange,
+    action: ScheduleAction,
+    words: Words,
+    how: ChangeOptions,
+    group: str,
     given: Sequence[str] | None,
-    wanted: PendingOptions,
+    options: RetryOptions,
     everything: bool,
+    **more: str,
 ) -> None:
-    all_of_group = PendingOptions(group=wanted.group)
+    """more: of a burial."""
+    group = checked_group(group.removeprefix(RETRY_PREFIX))
+    words = replace(words, outcomes=_outcomes(group))
+    change = PendingChange(action, how, more=dict(more), words=words)
+    wanted, all_of_group = options.pending(group), PendingOptions(group=group)
     ids = checked_ids(change, given, everything, wanted, all_of_group, ", not both", "--reason")
     with connected(change.how.endpoint, note=change.how.note) as admin:
         # Raise GroupUnknown for an unknown group: it is probably a typing error.
-        admin.group(wanted.group or "")
+        admin.group(group)
         carry_out(BrokerView(admin), change, ids, wanted, "--due-from", "--due-until")
 
 
