@@ -380,13 +380,11 @@ class Channel(virtual.Channel):
         with self._settling:
             self._each_queue(lambda consumer, some: consumer.hold(some, self._invisible))
 
-    def close(self) -> None:
-        """What is not settled is visible again; a connection that is closed says so itself."""
-        if not self.closed and not self.connection.is_closed:
-            with self._settling:
-                self._each_queue(lambda consumer, some: consumer.give_back(some))
-                self.leases = {}
-        super().close()
+    def return_leases(self) -> None:
+        """What is not settled is visible again at once."""
+        with self._settling:
+            self._each_queue(lambda consumer, some: consumer.give_back(some))
+            self.leases = {}
 
     def _each_queue(self, how: Callable[[SimpleConsumer, list[LeasedMessage]], None]) -> None:
         by_queue: dict[str, list[LeasedMessage]] = {}

@@ -46,10 +46,6 @@ class Transport(virtual.Transport):
         self._keeper: threading.Thread | None = None
         self._closed = threading.Event()
 
-    @property
-    def is_closed(self) -> bool:
-        return self._closed.is_set()
-
     def driver_version(self) -> str:
         return __version__
 
@@ -63,6 +59,12 @@ class Transport(virtual.Transport):
         self.step_aside()
         super().close_connection(connection)
         self.clients.disconnect()
+
+    def close_channel(self, channel: Any) -> None:
+        """Of a connection that is closed, the clients give back all that is leased."""
+        if not self._closed.is_set():
+            channel.return_leases()
+        super().close_channel(channel)
 
     def step_aside(self) -> None:
         for channel in self.channels:
