@@ -39,18 +39,12 @@ with ended_by_signals(), written_bytes(Path(sys.argv[1])):
 
 def begun(code: str, *arguments: object, ignored: tuple[int, ...] = ()) -> subprocess.Popen[str]:
     """Run a program until it says that it has begun."""
-
-    def ignore() -> None:
-        for each in ignored:
-            signal.signal(each, signal.SIG_IGN)
-
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=ignore,
-    )
+    if ignored:
+        # Not by preexec_fn: the child of a process with gRPC may abort before it.
+        numbers = " ".join([str(int(each)) for each in ignored])
+        command = ["sh", "-c", f"trap '' {numbers}; exec \"$@\"", "sh", *command]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
     return process
