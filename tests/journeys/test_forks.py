@@ -21,10 +21,11 @@ def test_a_client_works_in_a_forked_child_or_says_why_not(
     start_broker: StartBroker, scene: str
 ) -> None:
     """Never an id that its parent gave, a message that its parent sends, or a call that hangs."""
+    endpoint = start_broker().endpoint
     support = {"GRPC_ENABLE_FORK_SUPPORT": "0"} if scene == "without_support" else {}
     for _ in range(TRIES):
         done = subprocess.run(
-            [sys.executable, "-m", "tests.support.forking", scene, start_broker().endpoint],
+            [sys.executable, "-m", "tests.support.forking", scene, endpoint],
             env=os.environ | support,
             capture_output=True,
             text=True,

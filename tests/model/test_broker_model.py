@@ -632,13 +632,15 @@ class BrokerBesideLedger(RuleBasedStateMachine):
                 for key, level, queue, size in rows
             ]
             results = done(sending(self.under_test.broker, messages, queue_id))
-            for (key, level, queue, _), result in zip(rows, results, strict=True):
+            # In the log's order: of a call for several topics each comes as one batch.
+            stored = sorted(zip(results, rows, strict=True), key=lambda each: _place(each[0]))
+            for result, (key, level, queue, _) in stored:
                 self._note(key, level, queue, result)
 
     def _note(self, key: str, level: int, queue: Queue, result: SendResult) -> None:
         assert result.deliver_at_ms == self._due_ms(level)
         assert (result.topic, result.queue_id) == (queue.topic, queue.queue_id)
-        at = int(result.offset_message_id[-16:], 16)
+        at = _place(result)
         level = self._wait_queue(level)
         line = Line(key, key, _message_key(key), queue, 0)
         if level:
@@ -661,6 +663,11 @@ class BrokerBesideLedger(RuleBasedStateMachine):
                 at, stored_ms = message.physical_offset, message.store_timestamp_ms
                 shown.append(Shown(key, at, stored_ms, FIRED in message.properties))
         self.ledger.compare(found)
+
+
+def _place(result: SendResult) -> int:
+    """The physical offset."""
+    return int(result.offset_message_id[-16:], 16)
 
 
 def _message_key(key: str) -> str:

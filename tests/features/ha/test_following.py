@@ -99,6 +99,7 @@ def test_a_captured_master_is_followed(tmp_path: Path, captured_log: bytes) -> N
         with standby(tmp_path, master) as broker:
             eventually(lambda: has(broker, len(captured_log)), "it has all")
             eventually(lambda: master.reports[-1] == len(captured_log), "it has reported it")
+            eventually(lambda: master.asked.count(DELAYS) > 1, "it has put the first of all tables")
             assert master.firsts[0] == 1, "from the first byte: 0 asks for the last file"
             assert master.reports == sorted(master.reports)
             assert log_of(broker, len(captured_log)) == captured_log
