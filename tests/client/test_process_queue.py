@@ -32,6 +32,20 @@ def test_the_lowest_unfinished_offset_is_what_may_be_committed() -> None:
     assert seen == [0, 2, 2, 2, 5]
 
 
+def test_one_slow_message_holds_up_no_other() -> None:
+    """Only what is unfinished fills a queue; but its commit waits, so a crash repeats the rest."""
+    queue = made([0], messages_max=10)
+    slow = queue.start()
+    for first in range(1, 10_000, 9):
+        queue.put([stored(each) for each in range(first, first + 9)], first + 9)
+        assert queue.is_full
+        for _ in range(9):
+            queue.finish(queue.start())
+        assert (queue.is_full, queue.commit_offset) == (False, 0), f"behind {first}"
+    queue.finish(slow)
+    assert queue.commit_offset == 10_000
+
+
 def test_random_orders_never_commit_past_an_unfinished_message() -> None:
     """Also with holes in the offsets, as a tag filter leaves them."""
     for seed in range(50):
