@@ -174,7 +174,7 @@ class Bulk:
         Raises InvalidValue, MessageTooLarge, StoreUnavailable.
         """
         check_call(request, self._config)
-        since_ms = now_ms - self._config.bulk_dedup_hours * HOUR_MS
+        since_ms = now_ms - self._config.dedup_hours * HOUR_MS
         while True:
             table = self._store.levels.current
             waits = Waits(table, request.match, self._timers, now_ms)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class PullStatus(enum.IntEnum):
@@ -38,6 +39,13 @@ class PullRequest:
     wait_ms: int = 0
     sql: str = ""
     as_records: bool = True
+
+
+class Duplicate(NamedTuple):
+    """The message that a topic has instead of one that was not stored, and the queue of it."""
+
+    queue_id: int
+    message_id: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.requests.messages import Duplicate
 from rmqlite.kernel.words.compression import COMPRESSED
 from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, RmqliteError
 from rmqlite.kernel.words.limits import KEYS_MAX
@@ -58,6 +59,7 @@ class Stored(NamedTuple):
 
     queue_ids: of each draft, the queue that it goes to, also if it waits for now.  The others are
     of each message.  timer_out_ms: for when the message waits, if it is alone, and a timer; else 0.
+    duplicates: by position, of messages that were not stored: their places are those of others.
     """
 
     queue_ids: Sequence[int]
@@ -65,6 +67,7 @@ class Stored(NamedTuple):
     physical_offsets: Sequence[int]
     due_ms: Sequence[int]
     timer_out_ms: int = 0
+    duplicates: Mapping[int, Duplicate] = {}
 
     @property
     def queue_id(self) -> int:

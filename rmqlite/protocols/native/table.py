@@ -193,13 +193,14 @@ def call_of(request: SendRequest, born_host: bytes) -> DraftCall:
 
 
 def answer_of(stored: Stored, store_host: str) -> SendAnswer:
-    queue_ids, queue_offsets, physical_offsets, due_ms, _ = stored
+    queue_ids, queue_offsets, physical_offsets, due_ms, _, duplicates = stored
     return SendAnswer(
         tuple(queue_ids),
         tuple(queue_offsets),
         tuple(physical_offsets),
         tuple(due_ms) if any(due_ms) else (),
         store_host,
+        duplicates,
     )
 
 

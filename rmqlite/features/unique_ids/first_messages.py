@@ -1,0 +1,134 @@
+"""Finds the message of a topic that has a unique id already.
+
+The unique id is one of the message's KEYS, so the key index has every record of the message under
+it, and no other memory of ids is needed.  The newest record decides: it waits, or lies in the topic
+where consumers get it; or it has waited, and was cancelled, because what delivers a message or lets
+it wait anew is a newer record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from typing import Final, NamedTuple
+
+from rmqlite.features.finding.matching import offset_id_of, unique_key_of
+from rmqlite.features.finding.waits import wait_of
+from rmqlite.kernel import Steps
+from rmqlite.kernel.reading import is_entered, outlines
+from rmqlite.kernel.records.record import Head, destination
+from rmqlite.kernel.records.wait_queues import WAIT_TOPICS
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.waits.wait_queue import PendingPlace
+from rmqlite.kernel.words.errors import Overloaded
+from rmqlite.kernel.words.message import UNIQUE_ID, find_property, property_marker
+from rmqlite.kernel.words.property_string import PropertyString
+
+STEP_IDS: Final = 100
+"""How many ids are looked for in one step of 3 ms."""
+STEP_LOOKS: Final = 100
+LOOKS_MAX: Final = 10_000
+"""How many records with one key are looked at: other topics may have messages with the same id."""
+_UNIQUE_ID: Final = property_marker(UNIQUE_ID)
+
+
+class Asked(NamedTuple):
+    """What a message asks for.  message_id: the producer's; "" if it has none."""
+
+    topic: str
+    unique_id: str
+    message_id: str
+    replaces: bool
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return self.topic, self.unique_id
+
+
+class First(NamedTuple):
+    """The message that has a unique id, by its newest record.
+
+    queue_id: of the queue that it goes to.  place: where it waits; None if it does not wait.
+    """
+
+    head: Head
+    queue_id: int
+    place: PendingPlace | None
+
+    @property
+    def message_id(self) -> str:
+        return unique_key_of(self.head) or offset_id_of(self.head)
+
+
+class FirstMessages:
+    """Reads the log of one store."""
+
+    def __init__(self, store: MessageStore, window_ms: int) -> None:
+        self._store = store
+        self._window_ms = window_ms
+
+    def of(self, asked: Sequence[Asked], now_ms: int) -> Steps[list[First | None]]:
+        """The message that has each id, in steps; None if it is free.  Raises Overloaded."""
+        found: list[First | None] = []
+        for number, each in enumerate(asked, 1):
+            newest = yield from self._newest(each)
+            found.append(newest and self._first(newest, each, now_ms - self._window_ms))
+            if number % STEP_IDS == 0 and number < len(asked):
+                yield
+        return found
+
+    def has_newer(self, asked: Sequence[Asked], end: int) -> bool:
+        """Have records been appended with one of these ids at or behind a physical offset?"""
+        if self._store.end == end:
+            return False
+        return any(
+            next(self._store.index.find(topic, each.unique_id), -1) >= end
+            for each in asked
+            for topic in (each.topic, *WAIT_TOPICS)
+        )
+
+    def was_stored(self, asked: Asked) -> bool:
+        """Is a message with this message id in the log, whatever became of it?"""
+        heads = self._records(asked.topic, asked.message_id)
+        return any(_is_of(each, asked) and unique_key_of(each) == asked.message_id for each in heads)
+
+    # ---- inside
+
+    def _newest(self, asked: Asked) -> Steps[Head | None]:
+        for number, head in enumerate(self._records(asked.topic, asked.unique_id), 1):
+            if _is_of(head, asked):
+                return head
+            if number == LOOKS_MAX:
+                raise Overloaded("records with one key", LOOKS_MAX)
+            if number % STEP_LOOKS == 0:
+                yield
+        return None
+
+    def _records(self, topic: str, key: str) -> Iterator[Head]:
+        """The records that may have a key, of a topic and of what waits, the newest first."""
+        found = [outlines(self._store, place, key) for place in (topic, *WAIT_TOPICS)]
+        return merge(*found, key=lambda head: head.physical_offset, reverse=True)
+
+    def _first(self, head: Head, asked: Asked, since_ms: int) -> First | None:
+        wait = wait_of(self._store, head)
+        is_new = head.store_timestamp_ms > since_ms
+        if wait is None:
+            # The log still has the records of a topic that was deleted.
+            is_there = is_new and is_entered(self._store, head)
+            return First(head, head.queue_id, None) if is_there else None
+        queue_id = (destination(PropertyString(head.properties)) or ("", 0))[1]
+        if wait.entry is not None and wait.is_pending:
+            place = PendingPlace(wait.due_ms, wait.wait_queue, head.queue_offset, wait.entry)
+            return First(head, queue_id, place)
+        # It was cancelled.  But to send it once more does not bring it back.
+        is_same = is_new and asked.message_id == unique_key_of(head) != ""
+        return First(head, queue_id, None) if is_same else None
+
+
+def _is_of(head: Head, asked: Asked) -> bool:
+    if find_property(head.properties, _UNIQUE_ID) != asked.unique_id.encode():
+        return False
+    if head.topic not in WAIT_TOPICS:
+        return True
+    to = destination(PropertyString(head.properties))
+    return to is not None and to[0] == asked.topic
