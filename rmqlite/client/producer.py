@@ -127,7 +127,7 @@ class EncodedSend(NamedTuple):
                 answer.physical_offsets[mine],
                 answer.deliver_at_ms[mine] or repeat(0),
                 repeat(answer.store_host),
-                repeat(False),  # noqa: FBT003 - a column
+                repeat(False),
                 strict=False,
             )
             results += map(partial(tuple.__new__, SendResult), columns)

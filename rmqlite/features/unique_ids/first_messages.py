@@ -90,7 +90,9 @@ class FirstMessages:
     def was_stored(self, asked: Asked) -> bool:
         """Is a message with this message id in the log, whatever became of it?"""
         heads = self._records(asked.topic, asked.message_id)
-        return any(_is_of(each, asked) and unique_key_of(each) == asked.message_id for each in heads)
+        return any(
+            _is_of(each, asked) and unique_key_of(each) == asked.message_id for each in heads
+        )
 
     # ---- inside
 

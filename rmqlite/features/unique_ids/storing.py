@@ -222,7 +222,8 @@ def _topics(drafts: Sequence[Draft]) -> Iterator[str]:
 def _asked(topic: str, record: NewRecord) -> tuple[Asked | None, NewRecord]:
     """What a message asks for, and its record, which the key index finds by the unique id.
 
-    None without a unique id.  Raises InvalidValue, MessageTooLarge.  A consumer that sends a failed message to a retry topic sends its properties, too.
+    None without a unique id, and for what a consumer sends to a retry topic with the properties of
+    a failed message.  Raises InvalidValue, MessageTooLarge.
     """
     own = record.properties
     value = own.get(UNIQUE_ID)

@@ -148,9 +148,7 @@ class Schedule:
         now_ms = self._clock.now_ms()
         return 0 if self._pace.free(now_ms, 1) else self._pace.free_at_ms(now_ms)
 
-    def complete(
-        self, ready: Sequence[Ready], records: Sequence[NewRecord] = ()
-    ) -> list[Written]:
+    def complete(self, ready: Sequence[Ready], records: Sequence[NewRecord] = ()) -> list[Written]:
         """Append the records that complete pending messages, and advance their wait queues.
 
         records: all to append, if there are others.  Raises StoreUnavailable: then nothing has
