@@ -14,6 +14,7 @@ from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import retry_topic
 from tests.support.brokers import BrokerUnderTest
+from tests.support.made_brokers import Make
 from tests.support.messages import bodies
 from tests.support.restarts import WAYS, Restart
 from tests.support.sends import sending
