@@ -36,9 +36,10 @@ class Sender(threading.Thread):
 
 
 def message(number: int, name: str) -> Message:
-    wait = {"deliver_after": "2s"} if number % 3 else {}
+    after = "2s" if number % 3 else None
     replace = number % 2 == 0
-    return Message("jobs", name.encode(), unique_id=f"job-{number}", replace=replace, **wait)
+    unique_id = f"job-{number}"
+    return Message("jobs", name.encode(), deliver_after=after, unique_id=unique_id, replace=replace)
 
 
 def arrived(broker: BrokerProcess) -> Counter[str]:

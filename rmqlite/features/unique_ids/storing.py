@@ -76,10 +76,11 @@ class StoringOnce:
         parts = broker.parts
         self._parts = parts
         self._store = parts.store
+        self._clock = parts.clock
         self._drafts = broker.drafts
         self._schedule = broker.schedule
         self._retention = broker.retention
-        self.firsts = FirstMessages(parts.store, parts.config.dedup_hours * HOUR_MS)
+        self._window_ms = parts.config.dedup_hours * HOUR_MS
 
     def stored(self, call: DraftCall) -> Steps[Stored]:
         """Store a call, all or none, in steps.  Raises what refuses it."""
@@ -97,47 +98,18 @@ class StoringOnce:
             if len(names) > IDS_MAX:
                 rule = f"at most {IDS_MAX} in one call"
                 raise MessageTooLarge("unique_id", f"{len(names)} of them", rule)
-            firsts = yield from self.firsts.of(names, self._parts.clock.now_ms())
+            looking = FirstMessages(self._store, names, self._clock.now_ms() - self._window_ms)
+            firsts = yield from looking.all()
             by_name = dict(zip([each.name for each in names], firsts, strict=True))
-            choice = self._choice(asked, by_name)
+            choice = _choice(asked, by_name, looking)
             if work >= STEP_MESSAGES:
                 yield
-            if self._store.levels.current is table and not self.firsts.has_newer(names, end):
+            if self._store.levels.current is table and not looking.has_newer(end):
                 break
         written = self._append(placed, records, asked, choice)
         return _stored(placed, self._places(placed, records, choice, written), choice)
 
     # ---- inside
-
-    def _choice(
-        self, asked: Sequence[Asked | None], firsts: dict[tuple[str, str], First | None]
-    ) -> Choice:
-        """Of messages of one call with one id the last one that replaces counts, else the first."""
-        best: dict[tuple[str, str], int] = {}
-        for position, each in enumerate(asked):
-            if each is not None and (each.name not in best or each.replaces):
-                best[each.name] = position
-        choice = Choice([], {}, {})
-        for position, each in enumerate(asked):
-            first = None
-            if each is not None:
-                first, mine = firsts[each.name], best[each.name]
-                if mine != position:
-                    choice.instead[position] = mine
-                    continue
-                if first is not None and not self._may_replace(each, first):
-                    choice.instead[position] = first
-                    continue
-            choice.stored.append(position)
-            if first is not None:
-                choice.replaced[position] = first
-        return choice
-
-    def _may_replace(self, asked: Asked, first: First) -> bool:
-        if not asked.replaces or first.place is None or first.message_id == asked.message_id:
-            return False
-        # A producer that has missed its answer sends again what another message has replaced since.
-        return not asked.message_id or not self.firsts.was_stored(asked)
 
     def _append(
         self,
@@ -204,6 +176,40 @@ class StoringOnce:
             head.topic == TIMER_TOPIC and place is not None,
             Duplicate(instead.queue_id, instead.message_id),
         )
+
+
+def _choice(
+    asked: Sequence[Asked | None],
+    firsts: dict[tuple[str, str], First | None],
+    looking: FirstMessages,
+) -> Choice:
+    """Of messages of one call with one id the last one that replaces counts, else the first."""
+    best: dict[tuple[str, str], int] = {}
+    for position, each in enumerate(asked):
+        if each is not None and (each.name not in best or each.replaces):
+            best[each.name] = position
+    choice = Choice([], {}, {})
+    for position, each in enumerate(asked):
+        first = None
+        if each is not None:
+            first, mine = firsts[each.name], best[each.name]
+            if mine != position:
+                choice.instead[position] = mine
+                continue
+            if first is not None and not _may_replace(each, first, looking):
+                choice.instead[position] = first
+                continue
+        choice.stored.append(position)
+        if first is not None:
+            choice.replaced[position] = first
+    return choice
+
+
+def _may_replace(asked: Asked, first: First, looking: FirstMessages) -> bool:
+    if not asked.replaces or first.place is None or first.message_id == asked.message_id:
+        return False
+    # A producer that has missed its answer sends again what another message has replaced since.
+    return not asked.message_id or not looking.was_stored(asked)
 
 
 def _check_half(call: DraftCall) -> None:
