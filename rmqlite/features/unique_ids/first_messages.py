@@ -77,7 +77,7 @@ class FirstMessages:
         waiting = dict.fromkeys(WAIT_TOPICS, range(len(asked)))
         self._places: dict[str, Sequence[int]] = {**by_topic, **waiting}
 
-    def all(self) -> Steps[list[First | None]]:
+    def first_messages(self) -> Steps[list[First | None]]:
         """The message that has each id, in steps; None if it is free.  Raises Overloaded."""
         firsts: list[First | None] = [None] * len(self._asked)
         for number, position in enumerate(sorted(self._likely()), 1):

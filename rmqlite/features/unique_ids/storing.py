@@ -17,9 +17,8 @@ from rmqlite.kernel.admission import check_sent_properties, is_half
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.record import NewRecord, Written
-from rmqlite.kernel.records.wait_queues import TIMERS, WAIT_TOPICS
+from rmqlite.kernel.records.wait_queues import TIMERS, WAIT_TOPICS, wait_queue_of
 from rmqlite.kernel.requests.broker import ScheduleAction
-from rmqlite.kernel.requests.messages import Duplicate
 from rmqlite.kernel.routing import check_property_string
 from rmqlite.kernel.schedule.schedule import Ready
 from rmqlite.kernel.sends.calls import STEP_MESSAGES, DraftCall, Stored
@@ -36,7 +35,7 @@ from rmqlite.kernel.words.message import (
     UNIQUE_ID_REPLACE,
     offset_message_id,
 )
-from rmqlite.kernel.words.names import TIMER_TOPIC, group_of
+from rmqlite.kernel.words.names import group_of
 from rmqlite.kernel.words.property_string import PropertyString, check_unique_id
 
 HOUR_MS: Final = 3_600_000
@@ -46,14 +45,15 @@ _DELAY_ONLY: Final = frozenset({DELAY})
 _SWITCH: Final = {None: False, b"false": False, b"true": True}
 
 
-class Place(NamedTuple):
+class OncePlace(NamedTuple):
     """Where a message is, and by which id it is known."""
 
     queue_offset: int
     physical_offset: int
     due_ms: int
     is_timer: bool
-    known_as: Duplicate
+    queue_id: int
+    message_id: str
 
 
 class Choice(NamedTuple):
@@ -99,7 +99,7 @@ class StoringOnce:
                 rule = f"at most {IDS_MAX} in one call"
                 raise MessageTooLarge("unique_id", f"{len(names)} of them", rule)
             looking = FirstMessages(self._store, names, self._clock.now_ms() - self._window_ms)
-            firsts = yield from looking.all()
+            firsts = yield from looking.first_messages()
             by_name = dict(zip([each.name for each in names], firsts, strict=True))
             choice = _choice(asked, by_name, looking)
             if work >= STEP_MESSAGES:
@@ -148,33 +148,34 @@ class StoringOnce:
         records: Sequence[NewRecord],
         choice: Choice,
         written: Sequence[Written],
-    ) -> list[Place]:
+    ) -> list[OncePlace]:
         """Of each message the place, its own or that of the one that has its id."""
         queue_ids = [each.queue_id for each in call.drafts for _ in range(each.messages)]
-        own: dict[int, Place] = {}
+        own: dict[int, OncePlace] = {}
         for position, at in zip(choice.stored, written, strict=True):
             record = records[position]
             message_id = record.properties.text(UNIQ_KEY)
             if not message_id:
                 message_id = offset_message_id(self._parts.store_host, at.physical_offset)
-            known = Duplicate(queue_ids[position], message_id)
-            is_timer = record.topic == TIMER_TOPIC
-            own[position] = Place(at.queue_offset, at.physical_offset, at.due_ms, is_timer, known)
+            is_timer = wait_queue_of(record.topic, record.queue_id) == TIMERS
+            to = queue_ids[position], message_id
+            own[position] = OncePlace(at.queue_offset, at.physical_offset, at.due_ms, is_timer, *to)
         return [self._place_of(position, own, choice) for position in range(len(records))]
 
-    def _place_of(self, position: int, own: dict[int, Place], choice: Choice) -> Place:
+    def _place_of(self, position: int, own: dict[int, OncePlace], choice: Choice) -> OncePlace:
         if position in own:
             return own[position]
         instead = choice.instead[position]
         if isinstance(instead, int):
             return self._place_of(instead, own, choice)
         head, place = instead.head, instead.place
-        return Place(
+        return OncePlace(
             head.queue_offset,
             head.physical_offset,
             place.due_ms if place else 0,
-            head.topic == TIMER_TOPIC and place is not None,
-            Duplicate(instead.queue_id, instead.message_id),
+            place is not None and place.wait_queue == TIMERS,
+            instead.queue_id,
+            instead.message_id,
         )
 
 
@@ -236,7 +237,7 @@ def _asked(topic: str, record: NewRecord) -> tuple[Asked | None, NewRecord]:
     if value is None or group_of(topic) is not None:
         return None, record
     unique_id = value.decode("utf-8", "surrogateescape")
-    check_unique_id(unique_id, replace=False)
+    check_unique_id(unique_id)
     replaces = own.get(UNIQUE_ID_REPLACE)
     if replaces not in _SWITCH:
         raise InvalidValue(UNIQUE_ID_REPLACE, own.text(UNIQUE_ID_REPLACE), '"true" or "false"')
@@ -271,11 +272,11 @@ def _replacing(record: NewRecord, first: First) -> NewRecord:
     return record._replace(properties=properties, completes=head.physical_offset + head.size)
 
 
-def _stored(call: DraftCall, places: Sequence[Place], choice: Choice) -> Stored:
-    duplicates = {position: places[position].known_as for position in choice.instead}
+def _stored(call: DraftCall, places: Sequence[OncePlace], choice: Choice) -> Stored:
+    duplicates = {at: (places[at].queue_id, places[at].message_id) for at in choice.instead}
     queue_ids = [draft.queue_id for draft in call.drafts]
     if len(places) == 1:
-        queue_ids = [places[0].known_as.queue_id]
+        queue_ids = [places[0].queue_id]
     return Stored(
         queue_ids,
         [each.queue_offset for each in places],

@@ -388,7 +388,7 @@ def parse_config(text: str, source: str = "conf") -> BrokerConfig:
         key, equals, value = (part.strip(" \t\f") for part in line.partition("="))
         if not equals:
             raise ConfigInvalid(source, number, key, "", "a line is key=value")
-        key = _RENAMED.get(key, key)
+        key = "dedupWindow" if key == "bulkDedupWindow" else key  # its name before 0.16
         if key not in _KNOWN and AS_IT_IS.get(key) != value:
             raise ConfigInvalid(source, number, key, value, _why_not(key))
         if key in lines:
@@ -403,7 +403,6 @@ def parse_config(text: str, source: str = "conf") -> BrokerConfig:
 
 
 _KNOWN: Final = frozenset(KEYS.values())
-_RENAMED: Final = {"bulkDedupWindow": "dedupWindow"}
 
 
 def _why_not(key: str) -> str:

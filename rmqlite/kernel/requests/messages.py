@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import NamedTuple
 
 
 class PullStatus(enum.IntEnum):
@@ -39,13 +38,6 @@ class PullRequest:
     wait_ms: int = 0
     sql: str = ""
     as_records: bool = True
-
-
-class Duplicate(NamedTuple):
-    """The message that a topic has instead of one that was not stored, and the queue of it."""
-
-    queue_id: int
-    message_id: str
 
 
 @dataclass(frozen=True, slots=True)

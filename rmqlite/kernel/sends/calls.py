@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rmqlite.kernel.records.drafts import Draft
-from rmqlite.kernel.requests.messages import Duplicate
 from rmqlite.kernel.words.compression import COMPRESSED
 from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, RmqliteError
 from rmqlite.kernel.words.limits import KEYS_MAX
@@ -59,7 +58,7 @@ class Stored(NamedTuple):
 
     queue_ids: of each draft, the queue that it goes to, also if it waits for now.  The others are
     of each message.  timer_out_ms: for when the message waits, if it is alone, and a timer; else 0.
-    duplicates: by position, of messages that were not stored: their places are those of others.
+    duplicates: by position, queue and message id of messages that stand for others, not stored.
     """
 
     queue_ids: Sequence[int]
@@ -67,7 +66,7 @@ class Stored(NamedTuple):
     physical_offsets: Sequence[int]
     due_ms: Sequence[int]
     timer_out_ms: int = 0
-    duplicates: Mapping[int, Duplicate] = {}
+    duplicates: Mapping[int, tuple[int, str]] = {}
 
     @property
     def queue_id(self) -> int:
@@ -88,12 +87,6 @@ def check_messages(field: str, count: int, most: int, key: str) -> None:
     if not 1 <= count <= most:
         error = MessageTooLarge if count else InvalidValue
         raise error(field, count, f"1 to {most} in one call ({key})")
-
-
-def check_count(field: str, count: int, most: int) -> None:
-    """Raises MessageTooLarge for more of a field in all messages of a call."""
-    if count > most:
-        raise MessageTooLarge(field, f"{count} of them", f"at most {most} in one call")
 
 
 def check_work(work: int, most: int) -> None:

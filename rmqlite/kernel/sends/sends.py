@@ -136,9 +136,7 @@ class Sends:
                     yield from self._store_part(part, outcomes)
                     outcomes[number] = yield from self.once(call)
                     yield
-                    continue
-                work = _work_of_call(call)
-                if work < STEP_MESSAGES:
+                elif (work := _work_of_call(call)) < STEP_MESSAGES:
                     placed = self._placed(number, call, part.queues)
                     part.short.append(placed)
                     part.work += work + self._work_of_new_queues(placed.call)
@@ -330,10 +328,8 @@ class Sends:
 
 def _has_unique_id(call: DraftCall) -> bool:
     """May a message of a call have one?"""
-    for draft in call.drafts:
-        if _UNIQUE_ID in draft.properties or (draft.spans and _UNIQUE_ID in draft.body):
-            return True
-    return False
+    bodies = [draft.body for draft in call.drafts if draft.spans]
+    return any([_UNIQUE_ID in text for text in chain(bodies, [d.properties for d in call.drafts])])
 
 
 def _parts_of(drafts: Sequence[Draft]) -> Iterable[list[Draft]]:

@@ -21,7 +21,6 @@ KEY_BYTES_MAX: Final = 1_024
 TAGS_BYTES_MAX: Final = 1_024
 MESSAGE_ID_BYTES_MAX: Final = 255
 """The length of a producer's own message id; an id made by the client has 32 bytes."""
-UNIQUE_ID_BYTES_MAX: Final = 255
 BATCHES_MAX: Final = 100
 """Batches in one call: each is one topic, with one delay."""
 KEYS_MAX: Final = 1_000

@@ -80,8 +80,7 @@ DELIVERY_ATTEMPTS: Final = "DELIVERY_ATTEMPTS"
 # its deliver time before, in milliseconds, if it was delivered at once.
 RESCHEDULED_FROM: Final = "RESCHEDULED_FROM"
 FIRED: Final = "FIRED"
-# Our own, from a producer: of the messages of a topic with one unique id the broker stores the
-# first only; with "true" in the second property this one takes the place of one that waits.
+# Our own, from producers: an id that one message of a topic has, and "true" if it is the newest.
 UNIQUE_ID: Final = "UNIQUE_ID"
 UNIQUE_ID_REPLACE: Final = "UNIQUE_ID_REPLACE"
 # Our own, on a new message that was made of a dead letter: the place of the dead letter
@@ -144,6 +143,7 @@ _FIELD_TYPES: Final = {
     "body": bytes,
     "tags": str,
     "message_id": str,
+    "unique_id": str,
     "delay_level": int,
     "flag": int,
     "max_reconsume_times": int,
@@ -167,9 +167,8 @@ class Message:
     a timedelta (kept as one).  message_id: RocketMQ's UNIQ_KEY; if empty, the producer chooses one.
     max_reconsume_times: how often consumers may fail it and get it again, in every group; with 0
     the first failure makes it a dead letter, with None the limit of the consumer or its group
-    holds.  unique_id: the broker stores no second message of the topic with it within dedupWindow,
-    and answers with the first one; a cancelled one does not count.  replace: if the first one still
-    waits, it is cancelled, and this one is stored.  Raises InvalidValue.
+    holds.  unique_id: the topic gets no second message with it within dedupWindow.  replace: if the
+    first one still waits, this one takes its place.  Raises InvalidValue.
     """
 
     topic: str
@@ -206,7 +205,9 @@ class Message:
             if not is_now or self.delay_level or self.flag or self.max_reconsume_times is not None:
                 _check_numbers(self)
             if self.unique_id or self.replace:
-                check_unique_id(self.unique_id, replace=self.replace)
+                check_unique_id(self.unique_id)
+                if self.replace.__class__ is not bool:
+                    raise must_be_type("replace", "bool", self.replace)
         except (TypeError, ValueError, AttributeError):
             check_field_types(self)  # names the wrong type; in nearly all messages there is none
             raise

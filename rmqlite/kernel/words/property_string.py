@@ -13,13 +13,12 @@ from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Final
 
-from rmqlite.kernel.words.errors import InvalidValue, must_be_type
+from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.limits import (
     INT32_MAX,
     KEY_BYTES_MAX,
     MESSAGE_ID_BYTES_MAX,
     TAGS_BYTES_MAX,
-    UNIQUE_ID_BYTES_MAX,
     check_length,
 )
 
@@ -184,15 +183,11 @@ def check_texts(tags: str, message_id: str, keys: Sequence[str]) -> None:
         check_length("keys", key, KEY_BYTES_MAX)
 
 
-def check_unique_id(unique_id: str, *, replace: bool) -> None:
-    """Raises InvalidValue for a unique id that cannot be a key of its message."""
-    if replace.__class__ is not bool:
-        raise must_be_type("replace", "bool", replace)
-    if not isinstance(unique_id, str):
-        raise must_be_type("unique_id", "str", unique_id)
+def check_unique_id(unique_id: str) -> None:
+    """Raises InvalidValue for what cannot be a key of its message, or TypeError."""
     if not unique_id or _UNFIT.search(unique_id):
         raise InvalidValue("unique_id", unique_id, f"one token without blanks, {_TEXT_RULE}")
-    check_length("unique_id", unique_id, UNIQUE_ID_BYTES_MAX)
+    check_length("unique_id", unique_id, MESSAGE_ID_BYTES_MAX)
 
 
 def check_properties(properties: Mapping[str, str], reserved: Set[str]) -> None:

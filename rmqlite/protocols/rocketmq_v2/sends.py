@@ -205,8 +205,7 @@ class RocketmqSends:
         self._gathering.add(storing, DraftCall((draft,)))
         stored = await storing
         system = message.system_properties
-        first = stored.duplicates.get(0)
-        message_id = first.message_id if first else system.message_id
+        _, message_id = stored.duplicates.get(0, (0, system.message_id))
         is_other = message_id != system.message_id
         entry = service.SendResultEntry(
             status=status(Code.OK, DUPLICATE) if is_other else OK,

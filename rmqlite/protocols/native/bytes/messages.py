@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rmqlite.kernel.requests.messages import Duplicate, PullStatus
+from rmqlite.kernel.requests.messages import PullStatus
 from rmqlite.kernel.words.message import StoredMessage, offset_message_id
 
 
@@ -66,7 +66,7 @@ class SendAnswer(NamedTuple):
     """The results of a SendRequest in columns; a tuple, as that is.
 
     There is one queue id for each batch, and no deliver time if no message waits.  duplicates: by
-    position in the request.
+    position in the request, the queue and the message id of what the topic has instead.
     """
 
     queue_ids: tuple[int, ...]
@@ -74,7 +74,7 @@ class SendAnswer(NamedTuple):
     physical_offsets: tuple[int, ...]
     deliver_at_ms: tuple[int, ...]
     store_host: str
-    duplicates: Mapping[int, Duplicate] = {}
+    duplicates: Mapping[int, tuple[int, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)

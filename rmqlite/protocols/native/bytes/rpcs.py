@@ -21,7 +21,6 @@ from rmqlite.kernel.compiled import in_c
 from rmqlite.kernel.records.record import read_head, to_message
 from rmqlite.kernel.requests import broker, groups, messages, topics
 from rmqlite.kernel.requests.groups import MemberInfo
-from rmqlite.kernel.requests.messages import Duplicate
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import StoredMessage
@@ -66,8 +65,8 @@ def sent_to_pb(answer: SendAnswer) -> pb.SendResponse:
         deliver_at_ms=answer.deliver_at_ms or None,
         store_host=answer.store_host,
         duplicates=[
-            pb.Duplicate(position=position, queue_id=each.queue_id, message_id=each.message_id)
-            for position, each in answer.duplicates.items()
+            pb.Duplicate(position=position, queue_id=queue_id, message_id=message_id)
+            for position, (queue_id, message_id) in answer.duplicates.items()
         ]
         if answer.duplicates
         else None,
@@ -82,7 +81,7 @@ def sent_from_pb(answer: pb.SendResponse) -> SendAnswer:
         tuple(answer.physical_offsets[:]),
         tuple(answer.deliver_at_ms[:]),
         answer.store_host,
-        {each.position: Duplicate(each.queue_id, each.message_id) for each in answer.duplicates},
+        {each.position: (each.queue_id, each.message_id) for each in answer.duplicates},
     )
 
 

@@ -187,7 +187,7 @@ class SendRequests:
         message_id = ""
         if outcome.duplicates:
             more["duplicates"] = ",".join(map(str, outcome.duplicates))
-            message_id = next(iter(outcome.duplicates.values())).message_id
+            message_id = next(iter(outcome.duplicates.values()))[1]
         if others or not (outcome.timer_out_ms or is_half(draft)):
             return more
         message_id = message_id or PropertyString(draft.properties).text(UNIQ_KEY)
