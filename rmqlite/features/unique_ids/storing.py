@@ -33,7 +33,9 @@ from rmqlite.kernel.words.message import (
     UNIQ_KEY,
     UNIQUE_ID,
     UNIQUE_ID_REPLACE,
+    find_property,
     offset_message_id,
+    property_marker,
 )
 from rmqlite.kernel.words.names import group_of
 from rmqlite.kernel.words.property_string import PropertyString, check_unique_id
@@ -41,6 +43,7 @@ from rmqlite.kernel.words.property_string import PropertyString, check_unique_id
 HOUR_MS: Final = 3_600_000
 IDS_MAX: Final = 1_000
 """The unique ids of one call: they are looked for once more in the step of its append."""
+_UNIQUE_ID: Final = property_marker(UNIQUE_ID)
 _DELAY_ONLY: Final = frozenset({DELAY})
 _SWITCH: Final = {None: False, b"false": False, b"true": True}
 
@@ -233,7 +236,7 @@ def _asked(topic: str, record: NewRecord) -> tuple[Asked | None, NewRecord]:
     a failed message.  Raises InvalidValue, MessageTooLarge.
     """
     own = record.properties
-    value = own.get(UNIQUE_ID)
+    value = find_property(own.encoded, _UNIQUE_ID)
     if value is None or group_of(topic) is not None:
         return None, record
     unique_id = value.decode("utf-8", "surrogateescape")
