@@ -14,10 +14,10 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from rmqlite.kernel.words.clock import utc_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import check_not_long_ago
 from rmqlite.kernel.words.limits import INT64_MAX
@@ -224,18 +224,9 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-def _utc_ms(text: str) -> int | None:
-    """As local_ms() of the clock, but a time without a zone is in UTC."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
 def _moment(name: str, text: str) -> int:
     """Milliseconds since 1970, from them or from a time in words."""
-    moment_ms = _number(name, text) if text.isdigit() else _utc_ms(text)
+    moment_ms = _number(name, text) if text.isdigit() else utc_ms(text)
     if moment_ms is None:
         raise InvalidValue(name, text, _MOMENT_RULE)
     check_not_long_ago(name, moment_ms)

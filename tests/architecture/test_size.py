@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_618, 112),
+    "kernel": Size(22_620, 112),
     "features": Size(522, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),
@@ -46,12 +46,13 @@ SIZES: Final = {
     "features.sql": Size(826, 6),
     "features.standby": Size(1_677, 12),
     "features.transactions": Size(759, 7),
+    "features.unique_ids": Size(485, 4),
     "cli": Size(12_001, 58),
     "celery": Size(764, 6),
-    "client": Size(6_407, 28),
-    "protocols": Size(15_649, 77),
+    "client": Size(6_416, 28),
+    "protocols": Size(15_662, 77),
     "rmqlite": Size(187, 4),
-    "spark": Size(7_806, 41),
+    "spark": Size(7_797, 41),
     "store_tools": Size(7_199, 32),
     "testing": Size(569, 4),
     "views": Size(2_038, 9),

@@ -12,17 +12,22 @@ from collections.abc import Collection, Iterator, Sequence
 from heapq import merge
 from typing import Final, NamedTuple
 
-from rmqlite.features.finding.matching import offset_id_of, unique_key_of
-from rmqlite.features.finding.waits import wait_of
 from rmqlite.kernel import Steps
 from rmqlite.kernel.reading import is_entered, outlines
 from rmqlite.kernel.records.key_hashes import Suffix
 from rmqlite.kernel.records.record import Head, destination
-from rmqlite.kernel.records.wait_queues import WAIT_TOPICS
+from rmqlite.kernel.records.wait_queues import WAIT_TOPICS, wait_queue_of
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.waits.wait_queue import PendingPlace
 from rmqlite.kernel.words.errors import Overloaded
-from rmqlite.kernel.words.message import UNIQUE_ID, find_property, property_marker
+from rmqlite.kernel.words.message import (
+    UNIQ_KEY,
+    UNIQUE_ID,
+    find_property,
+    offset_message_id,
+    property_marker,
+    unpack_host,
+)
 from rmqlite.kernel.words.property_string import PropertyString
 
 STEP_IDS: Final = 100
@@ -31,6 +36,7 @@ STEP_LOOKS: Final = 100
 ENTRIES_MAX: Final = 2_000
 LOOKS_MAX: Final = 10_000
 """How many records with one key are looked at: other topics may have messages with the same id."""
+_UNIQ_KEY: Final = property_marker(UNIQ_KEY)
 _UNIQUE_ID: Final = property_marker(UNIQUE_ID)
 
 
@@ -59,7 +65,8 @@ class First(NamedTuple):
 
     @property
     def message_id(self) -> str:
-        return unique_key_of(self.head) or offset_id_of(self.head)
+        host = unpack_host(self.head.store_host)
+        return _id_of(self.head) or offset_message_id(host, self.head.physical_offset)
 
 
 class FirstMessages:
@@ -97,9 +104,7 @@ class FirstMessages:
     def was_stored(self, asked: Asked) -> bool:
         """Is a message with this message id in the log, whatever became of it?"""
         heads = self._records(asked.topic, asked.message_id)
-        return any(
-            _is_of(each, asked) and unique_key_of(each) == asked.message_id for each in heads
-        )
+        return any(_is_of(each, asked) and _id_of(each) == asked.message_id for each in heads)
 
     # ---- inside
 
@@ -139,19 +144,26 @@ class FirstMessages:
         return merge(*found, key=lambda head: head.physical_offset, reverse=True)
 
     def _first(self, head: Head, asked: Asked) -> First | None:
-        wait = wait_of(self._store, head)
         is_new = head.store_timestamp_ms > self._since_ms
-        if wait is None:
+        wait_queue, offset = wait_queue_of(head.topic, head.queue_id), head.queue_offset
+        if not wait_queue:
             # The log still has the records of a topic that was deleted.
             is_there = is_new and is_entered(self._store, head)
             return First(head, head.queue_id, None) if is_there else None
         queue_id = (destination(PropertyString(head.properties)) or ("", 0))[1]
-        if wait.entry is not None and wait.is_pending:
-            place = PendingPlace(wait.due_ms, wait.wait_queue, head.queue_offset, wait.entry)
-            return First(head, queue_id, place)
+        queue = self._store.queue(head.topic, head.queue_id)
+        entry = queue.entry(offset) if queue else None
+        is_open = self._store.progress.of(wait_queue).next_open(offset) == offset
+        if entry is not None and entry.physical_offset == head.physical_offset and is_open:
+            return First(head, queue_id, PendingPlace(entry.tags_code, wait_queue, offset, entry))
         # It was cancelled.  But to send it once more does not bring it back.
-        is_same = is_new and asked.message_id == unique_key_of(head) != ""
+        is_same = is_new and asked.message_id == _id_of(head) != ""
         return First(head, queue_id, None) if is_same else None
+
+
+def _id_of(head: Head) -> str:
+    """The message id from the producer; empty if there is none."""
+    return (find_property(head.properties, _UNIQ_KEY) or b"").decode("utf-8", "replace")
 
 
 def _is_of(head: Head, asked: Asked) -> bool:

@@ -44,7 +44,6 @@ PACKED_MESSAGES: Final = 4_096
 """The messages of a batch for which C makes them in one step of 2 ms."""
 _KEYS_OF_ONE: Final = 2
 """The keys that a message usually has: its id, and one more."""
-ONCE_WORK: Final = 8  # a message with a unique id is as much work as so many others
 _UNIQUE_ID: Final = f"{UNIQUE_ID}\x01".encode()
 _NOWHERE: Final = Stored((), (), (), ())
 """Until a call is stored or refused."""
@@ -134,7 +133,7 @@ class Sends:
         for number, call in enumerate(calls):
             try:
                 if self.once is not None and _has_unique_id(call):
-                    work = part.work + ONCE_WORK * _work_of_call(call)
+                    work = part.work + 8 * _work_of_call(call)  # each is as much work as 8 others
                     yield from self._store_part(part, outcomes)
                     outcomes[number] = yield from self.once(call)
                     part.work = work

@@ -184,6 +184,15 @@ def local_ms(text: str) -> int | None:
     return None
 
 
+def utc_ms(text: str) -> int | None:
+    """As local_ms(), but a time without a zone is in UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
 def _zoned_ms(text: str) -> int | None:
     try:
         return round(datetime.fromisoformat(text).timestamp() * 1000)

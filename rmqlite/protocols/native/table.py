@@ -43,7 +43,12 @@ from rmqlite.protocols.grpc.calls import (
 from rmqlite.protocols.grpc.in_flight import InFlight, making, working
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.limits import native_limits
-from rmqlite.protocols.native.bytes.messages import PulledRecords, SendAnswer, SendRequest
+from rmqlite.protocols.native.bytes.messages import (
+    Duplicate,
+    PulledRecords,
+    SendAnswer,
+    SendRequest,
+)
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.native.guard import take_note
 from rmqlite.protocols.remoting.bytes.batch import read_batch
@@ -200,7 +205,7 @@ def answer_of(stored: Stored, store_host: str) -> SendAnswer:
         tuple(physical_offsets),
         tuple(due_ms) if any(due_ms) else (),
         store_host,
-        duplicates,
+        {at: Duplicate(*each) for at, each in duplicates.items()},
     )
 
 

@@ -62,11 +62,18 @@ class SendResult(NamedTuple):
         return offset_message_id(self.store_host, self.physical_offset)
 
 
+class Duplicate(NamedTuple):
+    """What the topic has instead of a message that was not stored."""
+
+    queue_id: int
+    message_id: str
+
+
 class SendAnswer(NamedTuple):
     """The results of a SendRequest in columns; a tuple, as that is.
 
     There is one queue id for each batch, and no deliver time if no message waits.  duplicates: by
-    position in the request, the queue and the message id of what the topic has instead.
+    position in the request.
     """
 
     queue_ids: tuple[int, ...]
@@ -74,7 +81,7 @@ class SendAnswer(NamedTuple):
     physical_offsets: tuple[int, ...]
     deliver_at_ms: tuple[int, ...]
     store_host: str
-    duplicates: Mapping[int, tuple[int, str]] = {}
+    duplicates: Mapping[int, Duplicate] = {}
 
 
 @dataclass(frozen=True, slots=True)

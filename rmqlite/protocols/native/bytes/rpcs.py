@@ -25,6 +25,7 @@ from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.protocols.native.bytes.messages import (
+    Duplicate,
     EncodedBatch,
     PulledRecords,
     PullResult,
@@ -81,7 +82,7 @@ def sent_from_pb(answer: pb.SendResponse) -> SendAnswer:
         tuple(answer.physical_offsets[:]),
         tuple(answer.deliver_at_ms[:]),
         answer.store_host,
-        {each.position: (each.queue_id, each.message_id) for each in answer.duplicates},
+        {each.position: Duplicate(each.queue_id, each.message_id) for each in answer.duplicates},
     )
 
 
