@@ -85,6 +85,20 @@ MaxReconsumeTimes = Annotated[
         help="Retries before the message is dead, in every group.",
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueId:
+    """What the message is, of which the topic gets one only; empty: it is like all others."""
+
+    unique_id: Annotated[
+        str, option("--unique-id", "Store no second message with this id within dedupWindow.")
+    ] = ""
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Take the place of the one with it that waits.")
+    ] = False
+
+
 LinesOf = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="One message per line; empty lines are skipped."),
@@ -104,6 +118,7 @@ def send(
     properties: Property = None,
     wait: WaitOptions,
     max_reconsume_times: MaxReconsumeTimes = None,
+    unique: UniqueId,
     file: LinesOf = None,
     count: Annotated[int, option("--count", "Send the body this many times.", min=1)] = 1,
     producer_group: Annotated[
@@ -128,6 +143,8 @@ def send(
         deliver_at=moment_ms("--at", wait.at),
         deliver_after=wait.after or None,
         max_reconsume_times=max_reconsume_times,
+        unique_id=unique.unique_id,
+        replace=unique.replace,
     )
     total = None if file else count
     with _lines(file) if file else nullcontext(repeat(_body(body or ""), count)) as bodies:
@@ -231,6 +248,8 @@ def _print_results(topic: str, results: Iterator[SendResult]) -> None:
         is_delayed = any([each.deliver_at_ms for each in listed])
         columns = ("MESSAGE ID", "QUEUE", "OFFSET") + (("DELIVERED AT",) if is_delayed else ())
         print_table(columns, [_row(each, is_delayed=is_delayed) for each in listed])
+        if duplicates := sum([each.is_duplicate for each in listed]):
+            note(f"not stored, shown is the one with the unique id: {duplicates}")
         return
     sent = len(listed) + sum([1 for _ in results])
     took_s = max(elapsed_s() - began_s, 1e-3)

@@ -39,7 +39,7 @@ from rmqlite.kernel.words.errors import (
     must_be_type,
 )
 from rmqlite.kernel.words.levels import Instant, LevelTable, Wait, parse_levels
-from rmqlite.kernel.words.message import Message
+from rmqlite.kernel.words.message import UNIQUE_ID, UNIQUE_ID_REPLACE, Message
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.messages import (
     EncodedBatch,
@@ -110,7 +110,7 @@ class EncodedSend(NamedTuple):
 
     def results(self, answer: SendAnswer) -> tuple[SendResult, ...]:
         """In the order of the messages."""
-        if len(answer.physical_offsets) == 1:
+        if len(answer.physical_offsets) == 1 and not answer.duplicates:
             # The columns below cost a single send more than the rest of its answer.
             one, queue_id, host = self.groups[0][0], answer.queue_ids[0], answer.store_host
             at, place = answer.queue_offsets[0], answer.physical_offsets[0]
@@ -127,9 +127,18 @@ class EncodedSend(NamedTuple):
                 answer.physical_offsets[mine],
                 answer.deliver_at_ms[mine] or repeat(0),
                 repeat(answer.store_host),
+                repeat(False),
                 strict=False,
             )
             results += map(partial(tuple.__new__, SendResult), columns)
+        for position, (queue_id, message_id) in answer.duplicates.items():
+            own = results[position]
+            # With the same message id it is this message, which an earlier attempt has stored.
+            results[position] = own._replace(
+                queue_id=queue_id,
+                message_id=message_id,
+                is_duplicate=message_id != own.message_id,
+            )
         if self.places is None:
             return tuple(results)
         in_order = dict(zip(self.places, results, strict=True))
@@ -157,7 +166,14 @@ def _are_alike(messages: tuple[Message, ...]) -> bool:
 
 def _batch(messages: tuple[Message, ...]) -> EncodedBatch:
     topic, delay = messages[0].topic, messages[0].delay
+    if any([each.unique_id for each in messages]):
+        messages = tuple([each.with_properties(_unique_id_of(each)) for each in messages])
     return EncodedBatch(topic, "" if delay is None else str(delay), write_messages(messages))
+
+
+def _unique_id_of(message: Message) -> dict[str, str]:
+    pairs = {UNIQUE_ID: message.unique_id} if message.unique_id else {}
+    return pairs | ({UNIQUE_ID_REPLACE: "true"} if message.replace else {})
 
 
 class Producer(Closing):

@@ -27,6 +27,7 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "archive": (),
     "bulk": (),
     "changes": ("finding",),
+    "unique_ids": (),
     "operating": ("figures", "leases"),
     "dead_letters": ("finding", "changes"),
     "redrive": ("finding", "dead_letters"),

@@ -95,6 +95,7 @@ FOLDERS = {
     # authority needs it, and a RocketMQ master is followed, too.
     "standby": 5,
     "transactions": 3,
+    "unique_ids": 0,
 }
 """How many folders, beside its own, import a feature's modules; only falls."""
 INSIDE_FUNCTIONS = {("cli", "spark")}

@@ -175,7 +175,7 @@ def test_the_configuration_file_marks_what_rocketmq_does_not_have() -> None:
         "maxSendBytes",
         "maxBytesInFlight",
         "maxBulkMessages",
-        "bulkDedupWindow",
+        "dedupWindow",
         "maxBulkJobs",
         "maxRedriveJobs",
         "maxPullMessages",

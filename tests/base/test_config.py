@@ -25,6 +25,12 @@ def test_an_empty_file_is_the_defaults() -> None:
     assert parse_config("") == BrokerConfig()
 
 
+def test_a_key_is_known_by_its_former_name() -> None:
+    """A file that an older broker printed names every key."""
+    assert parse_config("bulkDedupWindow=5").dedup_hours == 5
+    assert "line 1" in str(refusal("dedupWindow=5\nbulkDedupWindow=5"))
+
+
 def test_the_defaults_are_rocketmqs_but_for_durability() -> None:
     """Promise P1: an acknowledged message is on disk unless somebody asked otherwise."""
     config = BrokerConfig()

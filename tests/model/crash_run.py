@@ -177,6 +177,7 @@ class CrashRun:
         weights: dict[Callable[[], None], int] = {
             self._send: 10,
             self._send_burst: 3,
+            self._send_once: 4,
             self._deliver: 6,
             self._deliver_a_slice: 5,
             self._send_back: 6,
@@ -311,6 +312,32 @@ class CrashRun:
         results = done(sending(self._broker.broker, tuple(messages), queue_id=queue_id))
         for line, result in zip(self._taking, results, strict=True):
             assert (result.deliver_at_ms,) == line.dues_ms
+        self._maybe_sync()
+
+    def _send_once(self) -> None:
+        """With a unique id: stored, or not, or in the place of one that waits."""
+        random = self._random
+        key, queue = self._key("u"), Queue(random.choice(TOPICS), random.randint(0, 1))
+        level, replaces = random.choice(WAITS), random.random() < 0.7
+        line = Line(key, queue, f"{key} ".encode(), *self._dues(level), message_id=key)
+        line.unique_id = random.choice("xy")
+        message = Message(
+            queue.topic,
+            line.body,
+            message_id=key,
+            unique_id=line.unique_id,
+            replace=replaces,
+            **self._asked(level),
+        )
+        min_offset = self._broker.store.min_offset
+        first = self._promises.with_unique_name(line.unique_name, min_offset)
+        if first is None or (replaces and first.is_waiting):
+            self._take(line)
+            if first is not None:
+                first.is_cancel_asked, line.is_fire_asked = True, not level
+        sent = done(sending(self._broker.broker, (message,), queue_id=queue.queue_id))
+        taken = first.key if first and not self._taking else key
+        assert sent[0].message_id == taken, f"{sent[0]}, not {taken}"
         self._maybe_sync()
 
     def _send_batch(self, messages: list[Message], queue_id: int) -> None:
@@ -708,6 +735,10 @@ class CrashRun:
             return 0, 0
         table = parse_levels(self._levels)
         return table.clamp(level), self._clock.now_ms() + table.delay_ms(level)
+
+    def _dues(self, level: int) -> tuple[int, tuple[int]]:
+        level, due_ms = self._due(level)
+        return level, (due_ms,)
 
     def _kept_from(self) -> int:
         """The physical offset from which on everything must be there."""

@@ -47,6 +47,7 @@ class Line:
     shown_at: int | None = None
     cancelled_at: int | None = None
     is_fired: bool = False
+    unique_id: str = ""
 
     @property
     def is_waiting(self) -> bool:
@@ -89,6 +90,14 @@ class Ledger:
         """In the order in which they come due."""
         found = [line for line in self.lines.values() if line.is_waiting]
         return sorted(found, key=lambda each: (each.wait.due_ms, each.wait.level, each.wait.serial))
+
+    def with_unique_id(self, topic: str, unique_id: str) -> Line | None:
+        """The one message that counts."""
+        lines = [each for each in self.lines.values() if each.cancelled_at is None]
+        name = (topic, unique_id)
+        found = [each for each in lines if (each.queue.topic, each.unique_id) == name]
+        assert len(found) <= 1, f"two with one unique id: {found}"
+        return found[0] if found else None
 
     def shown(self) -> list[Line]:
         return [line for line in self.lines.values() if line.shown_at is not None]

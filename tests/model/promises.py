@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import NamedTuple
 
 from rmqlite.kernel.records.completion import topic_ahead
@@ -140,11 +141,13 @@ def _sort_out(
 
 
 def _join(view: View, cancellations: list[Seen]) -> None:
+    """Who was cancelled: by a record of its own, or by that of the message that replaces it."""
     for scheduled in view.completed.values():
         scheduled.sort(key=lambda seen: seen.physical_offset)
     keys = {seen.end: seen.key for found in view.completed.values() for seen in found}
-    for seen in cancellations:
-        if seen.completes in keys:
+    others = (*view.shown.values(), view.waiting.values(), *view.completed.values())
+    for seen in chain(cancellations, *others):
+        if keys.get(seen.completes, seen.key) != seen.key:
             assert keys[seen.completes] not in view.cancelled, "cancelled twice"
             view.cancelled[keys[seen.completes]] = seen
 
@@ -162,6 +165,7 @@ class Line:
     """When it may be due: the last one, or one that a crash may bring back."""
     attempts: int = 0
     message_id: str = ""
+    unique_id: str = ""
     scheduled_at: int | None = None
     shown_at: int | None = None
     is_waiting: bool = False
@@ -174,6 +178,10 @@ class Line:
     is_shown_durable: bool = False
     is_expired: bool = False
     """Retention took its last record; it may be there or not."""
+
+    @property
+    def unique_name(self) -> str:
+        return self.unique_id and f"{self.queue.topic} {self.unique_id}"
 
 
 @dataclass(slots=True)
@@ -217,6 +225,8 @@ class Promises:
             line = self.lines[seen.key]
             assert seen.body == line.body, f"{seen.key} has another body"
             assert seen.due_ms in line.dues_ms + line.doubtful_ms, f"due at {seen.due_ms}: {line}"
+        names = [self.lines[key].unique_name for key in {*shown, *view.waiting}]
+        assert not _twice(filter(None, names)), f"two with one unique id: {_twice(names)}"
         self._check_cancelled(view, shown)
         for key in view.completed.keys() - present:
             assert self._may_be_missing(self.lines[key], view), f"lost: {self.lines[key]}"
@@ -294,6 +304,14 @@ class Promises:
         for key in self.lines.keys() - {*view.keys_shown(), *view.waiting, *view.cancelled}:
             line = self.lines[key]
             line.is_expired = not line.is_cancel_durable and self._may_be_missing(line, view)
+
+    def with_unique_name(self, name: str, min_offset: int) -> Line | None:
+        """The message of a unique id, as far as the running broker has it."""
+        for line in self.lines.values():
+            is_shown = line.shown_at is not None and line.shown_at >= min_offset
+            if line.unique_name == name and (line.is_waiting or is_shown):
+                return line
+        return None
 
     def oldest_waiting(self) -> int | None:
         """Where the first record lies that is still to be delivered."""

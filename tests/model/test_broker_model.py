@@ -125,6 +125,48 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         self._send([(level, queue, 0)] * count)
         self.under_test.sync()
 
+    @rule(
+        level=levels,
+        queue=queues,
+        unique_id=st.sampled_from(["u1", "u2"]),
+        replaces=st.booleans(),
+        after=st.sampled_from([0, 1, 99, 99, 99]),
+        kept_bytes=st.integers(0, 300),
+    )
+    def send_once(
+        self,
+        level: int,
+        queue: Queue,
+        unique_id: str,
+        replaces: bool,
+        after: int,
+        kept_bytes: int,
+    ) -> None:
+        """Stored, or a duplicate, or it takes the place of one that waits, by one record."""
+        key, first = self._key("m"), self.ledger.with_unique_id(queue.topic, unique_id)
+        message = Message(
+            queue.topic,
+            key.encode(),
+            keys=(_message_key(key),),
+            message_id=key,
+            max_reconsume_times=_senders_limit(key),
+            unique_id=unique_id,
+            replace=replaces,
+            **self._asked(level),
+        )
+        with self._full_disk(after, kept_bytes):
+            (result,) = done(sending(self.under_test.broker, [message], queue.queue_id))
+            if first is not None and not (replaces and first.is_waiting):
+                at = first.shown_at if first.shown_at is not None else first.wait.scheduled_at
+                assert (result.message_id, result.is_duplicate) == (first.key, True)
+                assert (result.queue_id, result.physical_offset) == (first.queue.queue_id, at)
+                return
+            self._note(key, level, queue, result)
+            self.ledger.lines[key].unique_id = unique_id
+            if first is not None:
+                first.cancelled_at = result.physical_offset
+                self.ledger.lines[key].is_fired = not level
+
     @precondition(lambda self: self.ledger.shown())
     @rule(
         pick=st.integers(0, 10**6),

@@ -40,7 +40,7 @@ from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.tables import Tree
-from rmqlite.kernel.words.names import BULK_JOBS_TOPIC
+from rmqlite.kernel.words.names import BULK_JOBS_TOPIC, check_sendable
 
 HOUR_MS: Final = 3_600_000
 _TEXT_CHARS_MAX: Final = 300
@@ -156,7 +156,12 @@ class Bulk:
         parts, now_ms = self._parts, self._parts.clock.now_ms()
         born_at_ms = request.born_at_ms or now_ms
         sender = Sender(self._config.cluster_name, born_at_ms, born_host, parts.host)
-        call = yield from self._call(request, needed.sendable_queue, sender, now_ms)
+
+        def queue_of(topic: str) -> int:
+            check_sendable(topic)
+            return needed.queue_for(topic)
+
+        call = yield from self._call(request, queue_of, sender, now_ms)
         if call.records:
             needed.make()
             parts.appending.append(call.records)
@@ -174,7 +179,7 @@ class Bulk:
         Raises InvalidValue, MessageTooLarge, StoreUnavailable.
         """
         check_call(request, self._config)
-        since_ms = now_ms - self._config.bulk_dedup_hours * HOUR_MS
+        since_ms = now_ms - self._config.dedup_hours * HOUR_MS
         while True:
             table = self._store.levels.current
             waits = Waits(table, request.match, self._timers, now_ms)

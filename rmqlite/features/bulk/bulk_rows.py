@@ -24,7 +24,7 @@ from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.record import NewRecord
 from rmqlite.kernel.routing import record_of
-from rmqlite.kernel.sends.calls import check_count, check_messages
+from rmqlite.kernel.sends.calls import check_messages
 from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
 from rmqlite.kernel.words.levels import LevelTable, check_not_long_ago, parse_delay
 from rmqlite.kernel.words.limits import KEYS_MAX, MESSAGE_ID_BYTES_MAX, PROPERTIES_MAX
@@ -106,6 +106,12 @@ def check_call(request: BulkRequest, config: BrokerConfig) -> None:
         check_count(name, each * sum([text.count(end) + 1 for text in column if text]), most)
     if request.job_id:
         check_job_id(request.job_id)
+
+
+def check_count(field: str, count: int, most: int) -> None:
+    """Raises MessageTooLarge for more of a field in all messages of a call."""
+    if count > most:
+        raise MessageTooLarge(field, f"{count} of them", f"at most {most} in one call")
 
 
 def rows_of(

@@ -49,6 +49,7 @@ from rmqlite.kernel.words.message import (
     TIMER_OUT_MS,
     TIMER_PROPERTIES,
     UNIQ_KEY,
+    UNIQUE_ID,
     WAIT,
 )
 from rmqlite.kernel.words.names import CANCELLED_TOPIC, dlq_topic, group_of
@@ -199,9 +200,10 @@ class Changes:
         if scheduled is None:
             return ChangeOutcome.NOT_FOUND
         end = scheduled.physical_offset + scheduled.size
-        topic = topic_ahead(PropertyString(scheduled.properties))
+        own = PropertyString(scheduled.properties)
         own_id = unique_key_of(scheduled) or offset_id_of(scheduled)
-        return _OUTCOMES[how_it_ended(self._store, end, own_id, topic)]
+        ended = how_it_ended(self._store, end, own_id, topic_ahead(own), own.text(UNIQUE_ID))
+        return _OUTCOMES[ended]
 
     def _change(
         self, request: ChangeByIds | ChangeByFilter, found: Sequence[Found]

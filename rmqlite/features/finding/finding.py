@@ -39,6 +39,7 @@ from rmqlite.kernel.words.message import (
     REAL_TOPIC,
     RETRY_TOPIC,
     UNIQ_KEY,
+    UNIQUE_ID,
     StoredMessage,
 )
 from rmqlite.kernel.words.names import CANCELLED_TOPIC, dlq_topic, group_of, is_dlq, is_retry
@@ -211,21 +212,28 @@ def _found(store: MessageStore, message: StoredMessage) -> FoundMessage:
 def _ended(store: MessageStore, message: StoredMessage) -> str:
     end = message.physical_offset + message.store_size
     topic = message.properties.get(REAL_TOPIC, "")
-    return how_it_ended(store, end, message.message_id, topic).value
+    unique_id = message.properties.get(UNIQUE_ID, "")
+    return how_it_ended(store, end, message.message_id, topic, unique_id).value
 
 
-def how_it_ended(store: MessageStore, end: int, message_id: str, topic: str) -> Completion:
+def how_it_ended(
+    store: MessageStore, end: int, message_id: str, topic: str, unique_id: str = ""
+) -> Completion:
     """How the wait of a scheduled record ended; for one that waits no more.
 
-    end: the physical offset at which it ends.  topic: its destination.  Without any trace it
-    counts as delivered: RocketMQ leaves none, and retention may have removed ours.
+    end: the physical offset at which it ends.  topic: its destination.  unique_id: its own; another
+    message that has taken its place has the same.  Without any trace it counts as delivered:
+    RocketMQ leaves none, and retention may have removed ours.
     """
+    keys = (message_id, unique_id) if unique_id else (message_id,)
     # The destination comes last: it may have many messages with the same id.
     dead = dlq_topic(group_of(topic) or "")
     for place in (CANCELLED_TOPIC, UNDELIVERABLE_TOPIC, *WAIT_TOPICS, dead, topic):
-        for head in outlines(store, place, message_id):
+        for head in outlines(store, place, *keys):
             if head.completes == end:
-                return completion_of(head.topic, PropertyString(head.properties))
+                own = PropertyString(head.properties)
+                is_other = unique_id and own.text(UNIQ_KEY) not in ("", message_id)
+                return Completion.CANCELLED if is_other else completion_of(head.topic, own)
             if head.physical_offset < end:
                 break
     return Completion.DELIVERED

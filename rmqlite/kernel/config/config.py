@@ -236,7 +236,7 @@ class BrokerConfig(BaseModel):
     send_bytes_max: Bytes = _key("maxSendBytes", 4_194_304)
     in_flight_bytes_max: Bytes = _key("maxBytesInFlight", 134_217_728)
     bulk_messages_max: Messages = _key("maxBulkMessages", 500)
-    bulk_dedup_hours: Annotated[int, whole("hours", 1, 876_000)] = _key("bulkDedupWindow", 72)
+    dedup_hours: Annotated[int, whole("hours", 1, 876_000)] = _key("dedupWindow", 72)
     bulk_jobs_max: Annotated[int, whole("jobs")] = _key("maxBulkJobs", 1_000)
     redrive_jobs_max: Annotated[int, whole("jobs")] = _key("maxRedriveJobs", 1_000)
     pull_messages_max: Messages = _key("maxPullMessages", 1_024)
@@ -388,6 +388,7 @@ def parse_config(text: str, source: str = "conf") -> BrokerConfig:
         key, equals, value = (part.strip(" \t\f") for part in line.partition("="))
         if not equals:
             raise ConfigInvalid(source, number, key, "", "a line is key=value")
+        key = "dedupWindow" if key == "bulkDedupWindow" else key  # its name before 0.16
         if key not in _KNOWN and AS_IT_IS.get(key) != value:
             raise ConfigInvalid(source, number, key, value, _why_not(key))
         if key in lines:

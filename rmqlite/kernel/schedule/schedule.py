@@ -148,13 +148,13 @@ class Schedule:
         now_ms = self._clock.now_ms()
         return 0 if self._pace.free(now_ms, 1) else self._pace.free_at_ms(now_ms)
 
-    def complete(self, ready: Sequence[Ready]) -> list[Written]:
+    def complete(self, ready: Sequence[Ready], new: Sequence[NewRecord] = ()) -> list[Written]:
         """Append the records that complete pending messages, and advance their wait queues.
 
-        Raises StoreUnavailable: then nothing has changed.
+        new: all records, if there are others.  Raises StoreUnavailable: then nothing has changed.
         """
         # Append before the cursors move: a crash in between is found again in the log.
-        written = self._appending.append([each.record for each in ready], self.appends)
+        written = self._appending.append(new or [each.record for each in ready], self.appends)
         by_queue = defaultdict[int, list[Ready]](list)
         for each in ready:
             by_queue[each.place.wait_queue].append(each)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rmqlite.kernel.records.drafts import Draft
@@ -58,6 +58,7 @@ class Stored(NamedTuple):
 
     queue_ids: of each draft, the queue that it goes to, also if it waits for now.  The others are
     of each message.  timer_out_ms: for when the message waits, if it is alone, and a timer; else 0.
+    duplicates: by position, queue and message id of messages that stand for others, not stored.
     """
 
     queue_ids: Sequence[int]
@@ -65,6 +66,7 @@ class Stored(NamedTuple):
     physical_offsets: Sequence[int]
     due_ms: Sequence[int]
     timer_out_ms: int = 0
+    duplicates: Mapping[int, tuple[int, str]] = {}
 
     @property
     def queue_id(self) -> int:
@@ -85,12 +87,6 @@ def check_messages(field: str, count: int, most: int, key: str) -> None:
     if not 1 <= count <= most:
         error = MessageTooLarge if count else InvalidValue
         raise error(field, count, f"1 to {most} in one call ({key})")
-
-
-def check_count(field: str, count: int, most: int) -> None:
-    """Raises MessageTooLarge for more of a field in all messages of a call."""
-    if count > most:
-        raise MessageTooLarge(field, f"{count} of them", f"at most {most} in one call")
 
 
 def check_work(work: int, most: int) -> None:

@@ -7,7 +7,7 @@ none of the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
@@ -35,7 +35,7 @@ from rmqlite.kernel.sends.packing import Packing, PlainRecords
 from rmqlite.kernel.tables.groups import OnDemand
 from rmqlite.kernel.words.errors import FlushFailed, InvalidValue, RmqliteError
 from rmqlite.kernel.words.levels import LevelTable
-from rmqlite.kernel.words.message import DELAY
+from rmqlite.kernel.words.message import DELAY, UNIQUE_ID
 from rmqlite.kernel.words.names import check_sendable, group_of, is_retry
 
 PACKED_WORK_MAX: Final = 80_000
@@ -44,6 +44,7 @@ PACKED_MESSAGES: Final = 4_096
 """The messages of a batch for which C makes them in one step of 2 ms."""
 _KEYS_OF_ONE: Final = 2
 """The keys that a message usually has: its id, and one more."""
+_UNIQUE_ID: Final = f"{UNIQUE_ID}\x01".encode()
 _NOWHERE: Final = Stored((), (), (), ())
 """Until a call is stored or refused."""
 
@@ -109,6 +110,8 @@ class Sends:
         self._failed = FailedDrafts(parts)
         self.plain = PlainRecords(parts)
         self._packing = Packing(parts)
+        self.once: Callable[[DraftCall], Steps[Stored]] | None = None
+        """Stores a call with unique ids.  Raises what refuses it."""
 
     def check(self, draft: Draft) -> None:
         """Raises what refuses a message that is passed on before it is stored."""
@@ -129,8 +132,12 @@ class Sends:
         part = _Part()
         for number, call in enumerate(calls):
             try:
-                work = _work_of_call(call)
-                if work < STEP_MESSAGES:
+                if self.once is not None and _has_unique_id(call):
+                    work = part.work + 8 * _work_of_call(call)  # each is as much work as 8 others
+                    yield from self._store_part(part, outcomes)
+                    outcomes[number] = yield from self.once(call)
+                    part.work = work
+                elif (work := _work_of_call(call)) < STEP_MESSAGES:
                     placed = self._placed(number, call, part.queues)
                     part.short.append(placed)
                     part.work += work + self._work_of_new_queues(placed.call)
@@ -170,17 +177,17 @@ class Sends:
                 draft = _with_level(draft, self._store.levels.current)
                 return _Placed(number, DraftCall((draft,), call.max_reconsume_times))
         queues.clear()
-        return self._any_placed(number, call)
+        return self.any_placed(number, call)
 
     def _queues_to_choose(self, topic: str) -> int:
-        """The queues of an ordinary topic that may be sent to; 0 leaves it to _any_placed()."""
+        """The queues of an ordinary topic that may be sent to; 0 leaves it to any_placed()."""
         info = self._topics.get(topic)
         if info is None or group_of(topic) is not None:
             return 0
         check_sendable(topic)
         return self._topics.wanted(topic).write_queues
 
-    def _any_placed(self, number: int, call: DraftCall) -> _Placed:
+    def any_placed(self, number: int, call: DraftCall) -> _Placed:
         """_placed() for every call."""
         if not call.drafts:
             raise InvalidValue("messages", 0, "at least one")
@@ -263,7 +270,7 @@ class Sends:
         """Pack one call in steps, and append it in a step of its own.  Raises what refuses it."""
         while True:
             table = self._store.levels.current
-            placed = self._any_placed(number, call)
+            placed = self.any_placed(number, call)
             packed, _ = yield from self._packed(placed.call)
             yield
             if self._store.levels.current is table:
@@ -318,6 +325,12 @@ class Sends:
         self._counts.sent += sum(map(len, packed))
         for placed, mine, first, count in taken:
             outcomes[placed.number] = _stored(placed.call, mine, first, count)
+
+
+def _has_unique_id(call: DraftCall) -> bool:
+    """May a message of a call have one?"""
+    bodies = [draft.body for draft in call.drafts if draft.spans]
+    return any([_UNIQUE_ID in text for text in chain(bodies, [d.properties for d in call.drafts])])
 
 
 def _parts_of(drafts: Sequence[Draft]) -> Iterable[list[Draft]]:

@@ -27,7 +27,7 @@ from rmqlite.kernel.store.tables.logged_tables import put_all
 from rmqlite.kernel.tables.topics import TopicTable, check_queue
 from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue, MessageTooLarge, Overloaded
 from rmqlite.kernel.words.limits import NEW_QUEUES_MAX
-from rmqlite.kernel.words.names import check_group, check_sendable, group_of, is_retry, retry_topic
+from rmqlite.kernel.words.names import check_group, group_of, is_retry, retry_topic
 from rmqlite.kernel.words.retry_policy import ROCKETMQS, TABLE_KEY, RetryPolicy
 
 _COMPARED_MAX: Final = 500
@@ -265,11 +265,6 @@ class OnDemand:
         check_queue(info, queue_id, info.write_queues)
         self._new_queues += self._store.queue(topic, queue_id) is None
         return queue_id
-
-    def sendable_queue(self, topic: str) -> int:
-        """queue_for(), after check_sendable(), whose errors it raises, too."""
-        check_sendable(topic)
-        return self.queue_for(topic)
 
     def retry_topic(self, group: str) -> GroupInfo:
         """The group; it is planned with its retry topic.  Raises GroupUnknown, InvalidName."""

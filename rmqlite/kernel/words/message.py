@@ -30,7 +30,7 @@ from rmqlite.kernel.words.limits import INT32_MAX, MESSAGE_ID_BYTES_MAX
 from rmqlite.kernel.words.names import is_dlq, is_retry
 from rmqlite.kernel.words.property_string import KEY_END as KEY_END
 from rmqlite.kernel.words.property_string import PAIR_END as PAIR_END
-from rmqlite.kernel.words.property_string import check_properties, check_texts
+from rmqlite.kernel.words.property_string import check_properties, check_texts, check_unique_id
 from rmqlite.kernel.words.property_string import decode_properties as decode_properties
 from rmqlite.kernel.words.property_string import encode_properties as encode_properties
 from rmqlite.kernel.words.property_string import find_property as find_property
@@ -80,6 +80,9 @@ DELIVERY_ATTEMPTS: Final = "DELIVERY_ATTEMPTS"
 # its deliver time before, in milliseconds, if it was delivered at once.
 RESCHEDULED_FROM: Final = "RESCHEDULED_FROM"
 FIRED: Final = "FIRED"
+# Our own, from producers: an id that one message of a topic has, and "true" if it is the newest.
+UNIQUE_ID: Final = "UNIQUE_ID"
+UNIQUE_ID_REPLACE: Final = "UNIQUE_ID_REPLACE"
 # Our own, on a new message that was made of a dead letter: the place of the dead letter
 # (topic:queue id:queue offset), its message id (the first one, after several redrives), how
 # often it was redriven, this time included, and the broker's job that did it.
@@ -127,7 +130,7 @@ RESERVED_PROPERTIES: Final = frozenset(
     INNER_MULTI_QUEUE_OFFSET DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID ORIGIN_QUEUE_ID
     ORIGIN_QUEUE_OFFSET FIRST_FAILURE_TIMESTAMP LAST_FAILURE_TIMESTAMP FAILURE_REASON
     FAILURE_REASON_ATTEMPT CLAIMED_ORIGIN_TOPIC CLAIMED_ORIGIN_MESSAGE_ID
-    DELIVERY_ATTEMPTS RESCHEDULED_FROM FIRED""".split()  # noqa: SIM905 - a list of words is read as one
+    DELIVERY_ATTEMPTS RESCHEDULED_FROM FIRED UNIQUE_ID UNIQUE_ID_REPLACE""".split()  # noqa: SIM905 - a list of words is read as one
 ).union(TIMER_PROPERTIES)
 
 _LIMIT = re.compile(r"[0-9]{1,10}")
@@ -140,6 +143,7 @@ _FIELD_TYPES: Final = {
     "body": bytes,
     "tags": str,
     "message_id": str,
+    "unique_id": str,
     "delay_level": int,
     "flag": int,
     "max_reconsume_times": int,
@@ -163,7 +167,8 @@ class Message:
     a timedelta (kept as one).  message_id: RocketMQ's UNIQ_KEY; if empty, the producer chooses one.
     max_reconsume_times: how often consumers may fail it and get it again, in every group; with 0
     the first failure makes it a dead letter, with None the limit of the consumer or its group
-    holds.  Raises InvalidValue.
+    holds.  unique_id: the topic gets no second message with it within dedupWindow.  replace: if the
+    first one still waits, this one takes its place.  Raises InvalidValue.
     """
 
     topic: str
@@ -178,6 +183,8 @@ class Message:
     max_reconsume_times: int | None = None
     deliver_at: Instant | None = None
     deliver_after: Wait | None = None
+    unique_id: str = ""
+    replace: bool = False
 
     def __post_init__(self) -> None:
         try:
@@ -197,6 +204,10 @@ class Message:
             is_now = is_now and self.delay_level.__class__ is self.flag.__class__ is int
             if not is_now or self.delay_level or self.flag or self.max_reconsume_times is not None:
                 _check_numbers(self)
+            if self.unique_id or self.replace:
+                check_unique_id(self.unique_id)
+                if self.replace.__class__ is not bool:
+                    raise must_be_type("replace", "bool", self.replace)
         except (TypeError, ValueError, AttributeError):
             check_field_types(self)  # names the wrong type; in nearly all messages there is none
             raise

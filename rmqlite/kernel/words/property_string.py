@@ -183,6 +183,13 @@ def check_texts(tags: str, message_id: str, keys: Sequence[str]) -> None:
         check_length("keys", key, KEY_BYTES_MAX)
 
 
+def check_unique_id(unique_id: str) -> None:
+    """Raises InvalidValue for what cannot be a key of its message, or TypeError."""
+    if not unique_id or _UNFIT.search(unique_id):
+        raise InvalidValue("unique_id", unique_id, f"one token without blanks, {_TEXT_RULE}")
+    check_length("unique_id", unique_id, MESSAGE_ID_BYTES_MAX)
+
+
 def check_properties(properties: Mapping[str, str], reserved: Set[str]) -> None:
     """Raises InvalidValue, or TypeError for what is no text."""
     for key, value in properties.items():

@@ -43,7 +43,12 @@ from rmqlite.protocols.grpc.calls import (
 from rmqlite.protocols.grpc.in_flight import InFlight, making, working
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.limits import native_limits
-from rmqlite.protocols.native.bytes.messages import PulledRecords, SendAnswer, SendRequest
+from rmqlite.protocols.native.bytes.messages import (
+    Duplicate,
+    PulledRecords,
+    SendAnswer,
+    SendRequest,
+)
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.native.guard import take_note
 from rmqlite.protocols.remoting.bytes.batch import read_batch
@@ -193,13 +198,14 @@ def call_of(request: SendRequest, born_host: bytes) -> DraftCall:
 
 
 def answer_of(stored: Stored, store_host: str) -> SendAnswer:
-    queue_ids, queue_offsets, physical_offsets, due_ms, _ = stored
+    queue_ids, queue_offsets, physical_offsets, due_ms, _, duplicates = stored
     return SendAnswer(
         tuple(queue_ids),
         tuple(queue_offsets),
         tuple(physical_offsets),
         tuple(due_ms) if any(due_ms) else (),
         store_host,
+        {at: Duplicate(*each) for at, each in duplicates.items()},
     )
 
 

@@ -172,18 +172,30 @@ class EncodedBatch(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., delay: _Optional[str] = ..., messages: _Optional[bytes] = ...) -> None: ...
 
 class SendResponse(_message.Message):
-    __slots__ = ("queue_ids", "queue_offsets", "physical_offsets", "deliver_at_ms", "store_host")
+    __slots__ = ("queue_ids", "queue_offsets", "physical_offsets", "deliver_at_ms", "store_host", "duplicates")
     QUEUE_IDS_FIELD_NUMBER: _ClassVar[int]
     QUEUE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     PHYSICAL_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
     STORE_HOST_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATES_FIELD_NUMBER: _ClassVar[int]
     queue_ids: _containers.RepeatedScalarFieldContainer[int]
     queue_offsets: _containers.RepeatedScalarFieldContainer[int]
     physical_offsets: _containers.RepeatedScalarFieldContainer[int]
     deliver_at_ms: _containers.RepeatedScalarFieldContainer[int]
     store_host: str
-    def __init__(self, queue_ids: _Optional[_Iterable[int]] = ..., queue_offsets: _Optional[_Iterable[int]] = ..., physical_offsets: _Optional[_Iterable[int]] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., store_host: _Optional[str] = ...) -> None: ...
+    duplicates: _containers.RepeatedCompositeFieldContainer[Duplicate]
+    def __init__(self, queue_ids: _Optional[_Iterable[int]] = ..., queue_offsets: _Optional[_Iterable[int]] = ..., physical_offsets: _Optional[_Iterable[int]] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., store_host: _Optional[str] = ..., duplicates: _Optional[_Iterable[_Union[Duplicate, _Mapping]]] = ...) -> None: ...
+
+class Duplicate(_message.Message):
+    __slots__ = ("position", "queue_id", "message_id")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    queue_id: int
+    message_id: str
+    def __init__(self, position: _Optional[int] = ..., queue_id: _Optional[int] = ..., message_id: _Optional[str] = ...) -> None: ...
 
 class PullRequest(_message.Message):
     __slots__ = ("group", "topic", "queue_id", "queue_offset", "expression", "max_messages", "max_bytes", "wait_ms", "sql", "as_records")

@@ -58,6 +58,7 @@ FORGOTTEN_MAX: Final = 16
 Store = Callable[[], Coroutine[Any, Any, bytes]]
 """Stores a message, and returns its result as bytes.  Raises RmqliteError, Refusal."""
 _Sender = asyncio.Future[Stored]
+DUPLICATE: Final = "duplicate: another message has this unique id"
 AT_ONCE_MAX: Final = 32
 """So many messages of one call are stored together, in 5 ms; clients send one."""
 
@@ -204,15 +205,19 @@ class RocketmqSends:
         self._gathering.add(storing, DraftCall((draft,)))
         stored = await storing
         system = message.system_properties
+        _, message_id = stored.duplicates.get(0, (0, system.message_id))
+        is_other = message_id != system.message_id
         entry = service.SendResultEntry(
-            status=OK, message_id=system.message_id, offset=stored.queue_offset
+            status=status(Code.OK, DUPLICATE) if is_other else OK,
+            message_id=message_id,
+            offset=stored.queue_offset,
         )
         if system.message_type == definition.TRANSACTION:
             (physical_offset,) = stored.physical_offsets
             entry.transaction_id = transaction_id(stored.queue_offset, physical_offset)
         if stored.timer_out_ms:
             entry.recall_handle = RecallHandle(
-                topic, self._config.broker_name, stored.timer_out_ms, system.message_id
+                topic, self._config.broker_name, stored.timer_out_ms, message_id
             ).text()
         return entry.SerializeToString()
 

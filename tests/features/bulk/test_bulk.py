@@ -254,7 +254,7 @@ def test_a_refused_message_is_not_sent_before_the_next_one(under_test: BrokerUnd
 
 def test_an_id_counts_for_the_window(make: Make) -> None:
     """Bounded, or every id ever sent would have to be kept."""
-    broker = make(bulk_dedup_hours=2)
+    broker = make(dedup_hours=2)
     schedule(broker, ["a"])
     broker.clock.forward(2 * HOUR_MS)
     assert outcomes(schedule(broker, ["a"]), 1) == "d"

@@ -5,6 +5,7 @@ Times are milliseconds since 1970, sizes are bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,7 +43,8 @@ class SendResult(NamedTuple):
     message_id: the producer's id (UNIQ_KEY), the same in every record.  For a delayed message
     queue_id is the queue of its delivery, while queue_offset, physical_offset and
     offset_message_id are those of the scheduled record, as in RocketMQ's answer; deliver_at_ms
-    is 0 for a message without delay.  store_host: the broker, "ip:port".
+    is 0 for a message without delay.  store_host: the broker, "ip:port".  is_duplicate: nothing was
+    stored, because another message has the unique id; all but the topic is of that one.
     """
 
     topic: str
@@ -52,6 +54,7 @@ class SendResult(NamedTuple):
     physical_offset: int
     deliver_at_ms: int
     store_host: str
+    is_duplicate: bool = False
 
     @property
     def offset_message_id(self) -> str:
@@ -59,10 +62,18 @@ class SendResult(NamedTuple):
         return offset_message_id(self.store_host, self.physical_offset)
 
 
+class Duplicate(NamedTuple):
+    """What the topic has instead of a message that was not stored."""
+
+    queue_id: int
+    message_id: str
+
+
 class SendAnswer(NamedTuple):
     """The results of a SendRequest in columns; a tuple, as that is.
 
-    There is one queue id for each batch, and no deliver time if no message waits.
+    There is one queue id for each batch, and no deliver time if no message waits.  duplicates: by
+    position in the request.
     """
 
     queue_ids: tuple[int, ...]
@@ -70,6 +81,7 @@ class SendAnswer(NamedTuple):
     physical_offsets: tuple[int, ...]
     deliver_at_ms: tuple[int, ...]
     store_host: str
+    duplicates: Mapping[int, Duplicate] = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.protocols.native.bytes.messages import (
+    Duplicate,
     EncodedBatch,
     PulledRecords,
     PullResult,
@@ -64,6 +65,12 @@ def sent_to_pb(answer: SendAnswer) -> pb.SendResponse:
         physical_offsets=answer.physical_offsets,
         deliver_at_ms=answer.deliver_at_ms or None,
         store_host=answer.store_host,
+        duplicates=[
+            pb.Duplicate(position=position, queue_id=queue_id, message_id=message_id)
+            for position, (queue_id, message_id) in answer.duplicates.items()
+        ]
+        if answer.duplicates
+        else None,
     )
 
 
@@ -75,6 +82,7 @@ def sent_from_pb(answer: pb.SendResponse) -> SendAnswer:
         tuple(answer.physical_offsets[:]),
         tuple(answer.deliver_at_ms[:]),
         answer.store_host,
+        {each.position: Duplicate(each.queue_id, each.message_id) for each in answer.duplicates},
     )
 
 

@@ -179,17 +179,23 @@ class SendRequests:
         more = self._more(send.call, outcome)
         return encode_sent(send.command, code, ids, outcome.queue_id, outcome.queue_offset, more)
 
-    def _more(self, call: DraftCall, outcome: Stored) -> Mapping[str, str] | None:
-        """The handle of a timer, and for RocketMQ's proxy the id of a half message."""
+    def _more(self, call: DraftCall, outcome: Stored) -> Mapping[str, str]:
+        """The handle of a timer, for RocketMQ's proxy the id of a half message, and the positions
+        of messages that were not stored."""
         draft, *others = call.drafts
+        more: dict[str, str] = {}
+        message_id = ""
+        if outcome.duplicates:
+            more["duplicates"] = ",".join(map(str, outcome.duplicates))
+            message_id = next(iter(outcome.duplicates.values()))[1]
         if others or not (outcome.timer_out_ms or is_half(draft)):
-            return None
-        message_id = PropertyString(draft.properties).text(UNIQ_KEY)
+            return more
+        message_id = message_id or PropertyString(draft.properties).text(UNIQ_KEY)
         if not outcome.timer_out_ms:
             return {"transactionId": message_id}
         to = draft.topic, self._broker_name
         handle = RecallHandle(*to, outcome.timer_out_ms, message_id).text()
-        return {"recallHandle": handle} if handle else None
+        return more | ({"recallHandle": handle} if handle else {})
 
 
 class Recalls:

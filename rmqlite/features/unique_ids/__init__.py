@@ -1,0 +1,1 @@
+"""Messages with a unique id, of which a topic gets one within a window."""
