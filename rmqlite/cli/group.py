@@ -39,7 +39,7 @@ from rmqlite.client import GroupStatus, OffsetReset, QueueProgress, QueueReset
 from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.words.errors import GroupInUse, GroupUnknown, InvalidValue
 from rmqlite.kernel.words.levels import LevelTable, parse_levels
-from rmqlite.kernel.words.limits import INT32_MAX
+from rmqlite.kernel.words.limits import INT32_MAX, PER_SECOND_MAX
 from rmqlite.kernel.words.retry_policy import RetryPolicy
 from rmqlite.views.groups import (
     BROADCASTING,
@@ -61,7 +61,10 @@ from rmqlite.views.tables import cell_text
 
 app = typer.Typer(no_args_is_help=True, help="List, show and change consumer groups.")
 
-_SETTINGS: Final = ("max_reconsume_times", "retry_policy", "retry_queues", "can_consume", "orderly")
+_SETTINGS: Final = (
+    *("max_reconsume_times", "retry_policy", "retry_queues", "can_consume", "orderly"),
+    *("max_per_second", "burst"),
+)
 _PROGRESS: Final = Document(
     "Progress", "A group's progress in a queue, and its lag.", QueueProgress, lag=int
 )
@@ -107,6 +110,26 @@ _RESET: Final = Document(
 Orderly = Annotated[
     bool | None,
     option("--orderly/--no-orderly", "Do clients of RocketMQ 5 consume a message group in order?"),
+]
+
+MaxPerSecond = Annotated[
+    float | None,
+    option(
+        "--max-per-second N",
+        "Messages a second that all members together are handed, retries too; such as 0.5; "
+        "0 means no limit.",
+        min=0,
+        max=PER_SECOND_MAX,
+    ),
+]
+Burst = Annotated[
+    int | None,
+    option(
+        "--burst N",
+        "With a limit: so many at once after a pause; 0 means those of one second, at least one.",
+        min=0,
+        max=PER_SECOND_MAX,
+    ),
 ]
 
 
@@ -209,12 +232,14 @@ def set_group(
         bool | None, option("--consume/--no-consume", "May the group consume?")
     ] = None,
     orderly: Orderly = None,
+    max_per_second: MaxPerSecond = None,
+    burst: Burst = None,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
     """Change a group's settings at once, or create it; waiting retries keep their time."""
     asked = (max_reconsume_times, retry_policy, retry_queues, consume, orderly)
-    if all(each is None for each in asked):
+    if all(each is None for each in (*asked, max_per_second, burst)):
         wrong("give a setting of the group: --max-reconsume-times, --retry-policy …")
     with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         before = None
@@ -227,6 +252,8 @@ def set_group(
             can_consume=consume,
             retry_policy=retry_policy,
             orderly=orderly,
+            max_per_second=max_per_second,
+            burst=burst,
         )
         table = parse_levels(admin.levels().message_delay_level)
     if as_json:

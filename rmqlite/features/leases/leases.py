@@ -14,8 +14,9 @@ go on from there; an offset that somebody else commits counts here, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from rmqlite.features.leases.ending import Ending
@@ -66,6 +67,10 @@ QUEUES_AT_ONCE: Final = 100
 """How many queues a step of a receive looks at."""
 
 
+Leased = Callable[[ReceiveRequest], Steps[Received]]
+"""Leases messages that are there."""
+
+
 class Leases:
     """What clients ask about leases."""
 
@@ -75,6 +80,8 @@ class Leases:
         self._turn = 0
         self.table = LeaseTable(parts, failing)
         self.ending = Ending(parts, failing, self.table)
+        self.limited: dict[str, Callable[[ReceiveRequest, Leased], Steps[Received]]] = {}
+        """What leases messages to a group that has a rate limit."""
 
     # ---- receiving
 
@@ -89,6 +96,13 @@ class Leases:
         self._parts.membership.check_receiver(request.group, request.client_id)
         if (known := self._attempt_of(request)) is not None:
             return self._again(known)
+        leased = partial(self._leased, topic, in_order=group.orderly)
+        limited = self.limited.get(request.group)
+        return (yield from leased(request) if limited is None else limited(request, leased))
+
+    def _leased(
+        self, topic: TopicInfo, request: ReceiveRequest, *, in_order: bool
+    ) -> Steps[Received]:
         lease = self.table.new(
             request.group,
             request.topic,
@@ -97,7 +111,7 @@ class Leases:
             is_renewed=request.auto_renew,
             attempt_id=request.attempt_id,
         )
-        asked = Receive(request, lease, group.orderly)
+        asked = Receive(request, lease, in_order)
         try:
             yield from self._look(asked, topic)
             while not asked.drop_reset():

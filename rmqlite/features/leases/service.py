@@ -99,16 +99,18 @@ class LeaseCalls(Part):
     async def _received(self, requests: Sequence[ReceiveRequest], looking: Looking) -> Received:
         key, until_s = _key(*requests), self._until_s(requests[0])
         while True:
+            limit: Hashable = None
             async with looking() as found:
                 for request in requests:
                     received = await done_in_turns(self._leases.receive(request))
+                    limit = limit or received.waits_for
                     if received.messages:
                         break
                 if found is not None and received.messages:
                     found(sum([len(record.encoded) for record, *_ in received.messages]))
             if received.has_more:
                 self._pulls.wake_one(key)
-            if received.messages or not await self._waited(key, until_s):
+            if received.messages or not await self._waited(key, until_s, limit):
                 return received
             self._access.check_again(_rights_of_any(requests), "LeaseCalls.receive")
 
@@ -176,12 +178,28 @@ class LeaseCalls(Part):
         self._check_open()
         return self._wait_end_s(request.wait_ms)
 
-    async def _waited(self, key: _Key, until_s: float) -> bool:
-        """Wait until there may be a message; False if the time is over."""
+    async def _waited(self, key: _Key, until_s: float, limit: Hashable = None) -> bool:
+        """Wait until there may be a message; False if the time is over.
+
+        limit: a rate limit that holds back messages, if there are any.
+        """
         if until_s <= elapsed_s() or self._pulls.is_closed:
             return False
-        await self._wait(key, until_s)
+        if limit is None:
+            await self._wait(key, until_s)
+        else:
+            await self._wait_for_limit(limit, key, until_s)
         return True
+
+    async def _wait_for_limit(self, limit: Hashable, key: _Key, until_s: float) -> None:
+        """Wait for a rate limit; if the call ends meanwhile, another one has to look."""
+        is_over = True
+        try:
+            await self._wait_for(limit, until_s)
+            is_over = until_s <= elapsed_s()
+        finally:
+            if is_over:
+                self._pulls.wake_one(key)
 
     async def _wait(self, key: _Key, until_s: float) -> None:
         """Wait for a message.  Raises Overloaded."""

@@ -7,6 +7,7 @@ always in its retry topic.  Of a broadcasting group nobody knows how far it is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import groupby
 from typing import Final
@@ -46,6 +47,8 @@ class Progress:
         self._traffic = traffic
         self._leases = leases
         self._started_at_ms = parts.clock.now_ms()
+        self.held_back_at_ms: Callable[[str], int] = lambda _: 0
+        """When a group's rate limit last left a call without a message; 0: never."""
 
     def status(self, group: str) -> Steps[GroupStatus]:
         """Settings, members, and progress in every queue that it has to read, in steps."""
@@ -53,7 +56,8 @@ class Progress:
         progress = yield from self.of_queues(group)
         members = self._membership.members(group)
         is_broadcasting = self._membership.is_broadcasting(group)
-        return GroupStatus(info, members, progress, is_broadcasting, self._clock.now_ms())
+        now_ms, held_back_at_ms = self._clock.now_ms(), self.held_back_at_ms(group)
+        return GroupStatus(info, members, progress, is_broadcasting, now_ms, held_back_at_ms)
 
     def of_queues(
         self, group: str, topic: str = "", *, with_unused: bool = False
