@@ -48,6 +48,7 @@ from rmqlite.views.groups import (
     attempts_table,
     death_lines,
     group_figures,
+    limit_line,
     members_table,
     oldest_cell,
     progress_table,
@@ -191,6 +192,8 @@ def show_group(
     )
     if status.is_broadcasting:
         print_lines([BROADCASTING])
+    if limit := limit_line(status):
+        print_lines(wrapped(limit))
     for line in silent_lines(status):
         print_lines(wrapped(f"warning: {line}"))
     print_view(progress_table(status.progress, status.now_ms))

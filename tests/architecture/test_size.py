@@ -23,8 +23,8 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_605, 112),
-    "features": Size(521, 8),
+    "kernel": Size(22_618, 112),
+    "features": Size(522, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),
     # Who is the master, decided by etcd or the archive.
@@ -36,19 +36,19 @@ SIZES: Final = {
     "features.exact_retries": Size(79, 3),
     "features.figures": Size(286, 5),
     "features.finding": Size(712, 7),
-    "features.leases": Size(2_484, 12),
+    "features.leases": Size(2_500, 12),
     "features.ha": Size(737, 7),
     "features.name_server": Size(184, 5),
-    "features.operating": Size(961, 9),
+    "features.operating": Size(967, 9),
     "features.raw_log": Size(380, 5),
     "features.redrive": Size(2_344, 11),
     "features.simple_consumer": Size(236, 3),  # SimpleConsumer
     "features.sql": Size(826, 6),
     "features.standby": Size(1_677, 12),
     "features.transactions": Size(759, 7),
-    "cli": Size(11_982, 58),
+    "cli": Size(12_009, 58),
     "celery": Size(764, 6),
-    "client": Size(6_391, 28),
+    "client": Size(6_397, 28),
     "protocols": Size(15_620, 77),
     "rmqlite": Size(187, 4),
     "spark": Size(7_797, 41),

@@ -65,10 +65,7 @@ from rmqlite.kernel.words.names import retry_topic
 ATTEMPT_ID_BYTES_MAX: Final = 64
 QUEUES_AT_ONCE: Final = 100
 """How many queues a step of a receive looks at."""
-
-
 Leased = Callable[[ReceiveRequest], Steps[Received]]
-"""Leases messages that are there."""
 
 
 class Leases:

@@ -108,7 +108,7 @@ class LeaseCalls(Part):
                         break
                 if found is not None and received.messages:
                     found(sum([len(record.encoded) for record, *_ in received.messages]))
-            if received.has_more:
+            if received.has_more or (limit is not None and until_s <= elapsed_s()):
                 self._pulls.wake_one(key)
             if received.messages or not await self._waited(key, until_s, limit):
                 return received
@@ -179,36 +179,20 @@ class LeaseCalls(Part):
         return self._wait_end_s(request.wait_ms)
 
     async def _waited(self, key: _Key, until_s: float, limit: Hashable = None) -> bool:
-        """Wait until there may be a message; False if the time is over.
-
-        limit: a rate limit that holds back messages, if there are any.
-        """
+        """Wait until there may be a message; False if the time is over."""
         if until_s <= elapsed_s() or self._pulls.is_closed:
             return False
-        if limit is None:
-            await self._wait(key, until_s)
-        else:
-            await self._wait_for_limit(limit, key, until_s)
+        await self._wait(key, until_s, limit)
         return True
 
-    async def _wait_for_limit(self, limit: Hashable, key: _Key, until_s: float) -> None:
-        """Wait for a rate limit; if the call ends meanwhile, another one has to look."""
-        is_over = True
-        try:
-            await self._wait_for(limit, until_s)
-            is_over = until_s <= elapsed_s()
-        finally:
-            if is_over:
-                self._pulls.wake_one(key)
-
-    async def _wait(self, key: _Key, until_s: float) -> None:
-        """Wait for a message.  Raises Overloaded."""
+    async def _wait(self, key: _Key, until_s: float, limit: Hashable) -> None:
+        """Wait for a message, or for a rate limit that holds it back.  Raises Overloaded."""
         topics = *key.topics, retry_topic(key.group)
         for name in topics:
             self._waiting.setdefault(name, Counter())[key] += 1
         self._pulls.on_wake = self._appended
         try:
-            await self._wait_for(key, until_s)
+            await self._wait_for(limit or key, until_s)
         except asyncio.CancelledError:
             # It may have been woken: then the next one has to look.
             self._pulls.wake_one(key)

@@ -256,8 +256,7 @@ class Delivery(NamedTuple):
 class Received:
     """messages: they are invisible for invisible_ms from received_at_ms on; there may be none.
 
-    has_more: perhaps there are more that the client did not ask for.  waits_for: what wakes the
-    call in place of a message, if a rate limit holds messages back.
+    has_more: perhaps there are more that the client did not ask for.  waits_for: as of Pulled.
     """
 
     messages: tuple[Delivery, ...]

@@ -7,8 +7,9 @@ always in its retry topic.  Of a broadcasting group nobody knows how far it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -90,7 +91,23 @@ class Progress:
                         has_no_lag=is_left or is_broadcasting,
                     )
                 )
-        return tuple(progress)
+        return self._limited(group, progress)
+
+    def _limited(self, group: str, progress: Sequence[QueueProgress]) -> tuple[QueueProgress, ...]:
+        """A group is not silent in a queue for which its rate limit had no message so far."""
+        info = self._groups.get(group)
+        if info is None or not info.max_per_second:
+            return tuple(progress)
+        busy, now_ms = sum([each.lag > 0 for each in progress]), self._clock.now_ms()
+        turn_ms = min(1_000 * busy / info.max_per_second, now_ms)
+        return tuple(
+            [
+                replace(each, silent_since_ms=min(int(each.silent_since_ms + turn_ms), now_ms))
+                if each.silent_since_ms
+                else each
+                for each in progress
+            ]
+        )
 
     def _of_queue(
         self,

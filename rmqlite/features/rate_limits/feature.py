@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from rmqlite.features.operating.progress import Progress
 from rmqlite.features.rate_limits.rate_limits import RateLimits, Timer
+from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.service.part import Part, ServiceParts
 from rmqlite.kernel.service.service import Feature
 
@@ -16,13 +17,18 @@ def _later(seconds: float, call: Callable[[], None]) -> Timer:
     return asyncio.get_running_loop().call_later(seconds, call)
 
 
+def _make(broker: Broker) -> Iterable[object]:
+    limits = RateLimits(broker)
+    broker[Progress].held_back_at_ms = limits.held_back_at_ms
+    yield limits
+
+
 class RateLimitCalls(Part):
     """Calls wait for tokens as they wait for messages."""
 
     def __init__(self, parts: ServiceParts) -> None:
         super().__init__(parts)
-        self.limits = RateLimits(parts.broker, parts.pulls, _later)
-        parts.broker[Progress].held_back_at_ms = self.limits.held_back_at_ms
+        parts.broker[RateLimits].begin(parts.pulls, _later)
 
 
-FEATURE: Final = Feature(calls=(RateLimitCalls,))
+FEATURE: Final = Feature(make=_make, calls=(RateLimitCalls,))

@@ -100,8 +100,10 @@ class Line:
 
 
 class RateLimit:
-    """The limit of one group.  held_back: how many calls had to wait for it since the start.
-    held_back_at_ms: when it last left a call without a message; 0: never.
+    """The limit of one group.
+
+    held_back: how many calls had to wait for it.  held_back_at_ms: when it last left a call without
+    a message; 0: never.
     """
 
     def __init__(self, broker: Broker, bucket: TokenBucket, line: Line) -> None:
@@ -176,27 +178,23 @@ class RateLimit:
 class RateLimits:
     """The limits of all groups that have one."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        parked: ParkedCalls,
-        later: Later,
-        now_s: Callable[[], float] = elapsed_s,
-    ) -> None:
-        """parked: the calls that wait.  later: calls a function after so many seconds."""
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._parked = parked
-        self._later = later
-        self._now_s = now_s
         self._limits: dict[str, RateLimit] = {}
-        self._changed([info.group for info in broker.groups.all()])
+        self._parked: ParkedCalls | None = None
         broker.groups.on_change.append(self._changed)
 
-    def get(self, group: str) -> RateLimit | None:
-        return self._limits.get(group)
+    def begin(
+        self, parked: ParkedCalls, later: Later, now_s: Callable[[], float] = elapsed_s
+    ) -> None:
+        """From now on there are calls.  later: calls a function after so many seconds."""
+        self._parked, self._later, self._now_s = parked, later, now_s
+        self._limits.clear()
+        self._changed([info.group for info in self._broker.groups.all()])
 
-    def all(self) -> Iterable[tuple[str, RateLimit]]:
-        return self._limits.items()
+    def held_back(self) -> dict[str, int]:
+        """How many calls had to wait for the limit of their group, since it has one."""
+        return {group: limit.held_back for group, limit in self._limits.items()}
 
     def held_back_at_ms(self, group: str) -> int:
         """When a group's limit last left a call without a message; 0: never."""
@@ -207,19 +205,19 @@ class RateLimits:
         for group in groups:
             info, limit = self._broker.groups.get(group), self._limits.get(group)
             if info is not None and info.max_per_second:
-                if limit is None:
-                    self._begin(group, info)
-                else:
+                if limit is not None:
                     limit.change(*_numbers(info))
+                elif self._parked is not None:
+                    self._begin(group, info, self._parked)
             elif limit is not None:
                 del self._limits[group]
                 del self._broker.limited_pulls[group]
                 del self._broker[Leases].limited[group]
                 limit.line.end()
 
-    def _begin(self, group: str, info: GroupInfo) -> None:
+    def _begin(self, group: str, info: GroupInfo, parked: ParkedCalls) -> None:
         bucket = TokenBucket(*_numbers(info), self._now_s)
-        limit = RateLimit(self._broker, bucket, Line(bucket, self._parked, self._later))
+        limit = RateLimit(self._broker, bucket, Line(bucket, parked, self._later))
         self._limits[group] = limit
         self._broker.limited_pulls[group] = limit.pull
         self._broker[Leases].limited[group] = limit.receive

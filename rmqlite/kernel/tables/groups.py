@@ -140,15 +140,8 @@ class GroupTable:
         has_new_extras = extras not in (None, self.extras(info.group))
         if info != self.get(info.group) or has_new_extras:
             self._save({info: policy}, extras)
-            log.info(
-                "group changed group=%s max_reconsume_times=%d retry_policy=%r retry_queues=%d"
-                " can_consume=%s",
-                info.group,
-                info.max_reconsume_times,
-                info.retry_policy,
-                info.retry_queues,
-                info.can_consume,
-            )
+            settings = [f"{name}={value!r}" for name, value in asdict(info).items()]
+            log.info("group changed %s", " ".join(settings))
         return info
 
     def delete(self, group: str) -> None:

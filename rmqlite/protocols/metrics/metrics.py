@@ -25,12 +25,14 @@ from prometheus_client.registry import Collector
 from rmqlite.features.dead_letters.listing import DeadLetters
 from rmqlite.features.leases.leases import Leases
 from rmqlite.features.operating.progress import Progress
+from rmqlite.features.rate_limits.rate_limits import RateLimits
 from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.kernel import Steps
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.counts import Histogram
 from rmqlite.kernel.process.upkeep import ClockWatch
 from rmqlite.kernel.requests.broker import BrokerStatus, LevelStatus
+from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.service.access import Access
 from rmqlite.kernel.service.group_commit import GroupCommit
 from rmqlite.kernel.service.part import Watched
@@ -150,6 +152,11 @@ GROUP_COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], Mapping[str, int]
         "Failed messages that became a consumer group's dead letters.",
         lambda now: now.broker.counts.dead,
     ),
+    (
+        "rate_limit_waits",
+        "Calls of a consumer group that had to wait for its rate limit.",
+        lambda now: now.broker[RateLimits].held_back(),
+    ),
 )
 
 GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
@@ -245,7 +252,7 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
     ),
 )
 
-GROUP_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], Steps[dict[str, int]]]]]] = (
+GROUP_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], Steps[Mapping[str, float]]]]]] = (
     (
         "dead_letters_open",
         "Dead letters of a consumer group that nobody has sent again or purged.",
@@ -254,7 +261,12 @@ GROUP_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], Steps[dict[str, int
     (
         "members",
         "Members of a consumer group that are alive.",
-        lambda now: _member_counts(now.broker),
+        lambda now: _by_info(now, lambda info: len(now.broker.membership.members(info.group))),
+    ),
+    (
+        "rate_limit_per_second",
+        "Messages a second that a consumer group is handed at most; 0: no limit.",
+        lambda now: _by_info(now, lambda info: info.max_per_second),
     ),
 )
 
@@ -457,13 +469,13 @@ def _progress(broker: Broker) -> Steps[dict[str, GroupFigures]]:
     return found
 
 
-def _member_counts(broker: Broker) -> Steps[dict[str, int]]:
-    counts: dict[str, int] = {}
-    for number, info in enumerate(broker.groups.all(), 1):
-        counts[info.group] = len(broker.membership.members(info.group))
+def _by_info(now: Now, number_of: Callable[[GroupInfo], float]) -> Steps[dict[str, float]]:
+    found: dict[str, float] = {}
+    for number, info in enumerate(now.broker.groups.all(), 1):
+        found[info.group] = number_of(info)
         if number % _STEP_GROUPS == 0:
             yield
-    return counts
+    return found
 
 
 def _by_level(now: Now) -> Iterator[Metric]:
