@@ -68,7 +68,7 @@ class Line:
     def wake_later(self) -> None:
         """A call waits, or is about to."""
         if self._timer is None:
-            seconds = min(max(0.0, self._bucket.seconds_left()), LOOK_AGAIN_S)
+            seconds = min(self._bucket.seconds_left(), LOOK_AGAIN_S)
             self._timer = self._later(seconds, self._wake)
 
     def changed(self) -> None:

@@ -46,13 +46,14 @@ class TokenBucket:
         self._tokens = min(self._tokens + tokens, self._burst)
 
     def seconds_left(self) -> float:
-        """Until it is worth a call's while to look: 0 or less if it is now."""
+        """Until it is worth a call's while to look: 0 if it is now."""
         self._fill()
         # Half of the burst at most: of a full bucket a late call would lose tokens.
         enough = max(1.0, min(self._per_second * SOON_S, self._burst / 2))
-        return (enough - _ROUNDING - self._tokens) / self._per_second
+        left = enough - self._tokens
+        return left / self._per_second if left > _ROUNDING else 0.0
 
     def _fill(self) -> None:
         now_s = self._now_s()
-        new = max(0.0, now_s - self._at_s) * self._per_second
+        new = (now_s - self._at_s) * self._per_second
         self._tokens, self._at_s = min(self._tokens + new, self._burst), now_s
