@@ -158,7 +158,7 @@ class RateLimit:
     ) -> Steps[T | None]:
         """What a look finds; None: there is no token."""
         taken = self._bucket.take(wanted) if self.line.may_look() else 0
-        if wait_ms or self.line.length:
+        if self.line.length or (wait_ms and not taken):
             self.line.wake_later()
         if not taken:
             self.held_back_at_ms = self._clock.now_ms()
