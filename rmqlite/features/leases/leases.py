@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 from rmqlite.features.leases.ending import Ending
@@ -51,6 +50,7 @@ from rmqlite.kernel.config.config import KEYS
 from rmqlite.kernel.failing import Failing
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.requests.topics import Queue, TopicInfo
 from rmqlite.kernel.tables.topics import check_queue
 from rmqlite.kernel.words.errors import HandleInvalid, InvalidValue, Overloaded, StoreUnavailable
@@ -65,7 +65,6 @@ from rmqlite.kernel.words.names import retry_topic
 ATTEMPT_ID_BYTES_MAX: Final = 64
 QUEUES_AT_ONCE: Final = 100
 """How many queues a step of a receive looks at."""
-Leased = Callable[[ReceiveRequest], Steps[Received]]
 
 
 class Leases:
@@ -77,8 +76,8 @@ class Leases:
         self._turn = 0
         self.table = LeaseTable(parts, failing)
         self.ending = Ending(parts, failing, self.table)
-        self.limited: dict[str, Callable[[ReceiveRequest, Leased], Steps[Received]]] = {}
-        """What leases messages to a group that has a rate limit."""
+        self.limited: dict[str, Callable[[ReceiveRequest], Steps[Received]]] = {}
+        """In place of receive_unlimited() for groups that have a rate limit."""
 
     # ---- receiving
 
@@ -88,18 +87,12 @@ class Leases:
         Raises GroupUnknown, TopicUnknown, QueueUnknown, PermissionMissing, InvalidValue,
         Overloaded, StoreDamaged.
         """
-        group, topic = self._parts.readable(request.group, request.topic)
-        self._check(request, topic)
-        self._parts.membership.check_receiver(request.group, request.client_id)
-        if (known := self._attempt_of(request)) is not None:
-            return self._again(known)
-        leased = partial(self._leased, topic, in_order=group.orderly)
-        limited = self.limited.get(request.group)
-        return (yield from leased(request) if limited is None else limited(request, leased))
+        return self.limited.get(request.group, self.receive_unlimited)(request)
 
-    def _leased(
-        self, topic: TopicInfo, request: ReceiveRequest, *, in_order: bool
-    ) -> Steps[Received]:
+    def receive_unlimited(self, request: ReceiveRequest) -> Steps[Received]:
+        group, topic = self.check(request)
+        if (known := self.attempt_of(request)) is not None:
+            return self._again(known)
         lease = self.table.new(
             request.group,
             request.topic,
@@ -108,7 +101,7 @@ class Leases:
             is_renewed=request.auto_renew,
             attempt_id=request.attempt_id,
         )
-        asked = Receive(request, lease, in_order)
+        asked = Receive(request, lease, group.orderly)
         try:
             yield from self._look(asked, topic)
             while not asked.drop_reset():
@@ -150,6 +143,13 @@ class Leases:
                 break
         return tuple(found[: request.max_messages])
 
+    def check(self, request: ReceiveRequest) -> tuple[GroupInfo, TopicInfo]:
+        """Raises what receive() raises, whether or not there are messages."""
+        group, topic = self._parts.readable(request.group, request.topic)
+        self._check(request, topic)
+        self._parts.membership.check_receiver(request.group, request.client_id)
+        return group, topic
+
     def _check(self, request: ReceiveRequest, topic: TopicInfo) -> None:
         check_leased(topic.topic)
         check_length("client_id", request.client_id, CLIENT_ID_BYTES_MAX)
@@ -165,7 +165,7 @@ class Leases:
         if self.table.total.messages + request.max_messages > config.leased_messages_max:
             raise Overloaded(KEYS["leased_messages_max"], config.leased_messages_max)
 
-    def _attempt_of(self, request: ReceiveRequest) -> Lease | None:
+    def attempt_of(self, request: ReceiveRequest) -> Lease | None:
         """The lease of a receive whose answer the client has not got, if all of it is left."""
         lease = self.table.of_attempt(request.group, request.attempt_id)
         if not request.attempt_id or lease is None or not lease.left:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, Protocol, TypeVar
 
-from rmqlite.features.leases.leases import Leased, Leases
+from rmqlite.features.leases.leases import Leases
 from rmqlite.features.leases.requests import ReceiveRequest
 from rmqlite.features.leases.taking import Received
 from rmqlite.features.rate_limits.requests import burst_of
@@ -109,6 +109,7 @@ class RateLimit:
     def __init__(self, broker: Broker, bucket: TokenBucket, line: Line) -> None:
         self._store = broker.store
         self._clock = broker.parts.clock
+        self._leases = broker[Leases]
         self._pull = broker.pull_unlimited
         self._bucket = bucket
         self.line = line
@@ -137,12 +138,16 @@ class RateLimit:
         at_end = yield from self._pull(replace(request, queue_offset=queue.max_offset))
         return replace(at_end, next_offset=request.queue_offset, waits_for=self.line)
 
-    def receive(self, request: ReceiveRequest, leased: Leased) -> Steps[Received]:
-        """Lease no more messages than there are tokens."""
+    def receive(self, request: ReceiveRequest) -> Steps[Received]:
+        """Leases.receive() of no more messages than there are tokens."""
+        self._leases.check(request)
+        if self._leases.attempt_of(request) is not None:
+            # Its messages have taken theirs.
+            return (yield from self._leases.receive_unlimited(request))
         received = yield from self._limited(
             request.max_messages,
             request.wait_ms,
-            lambda most: leased(replace(request, max_messages=most)),
+            lambda most: self._leases.receive_unlimited(replace(request, max_messages=most)),
             lambda found: len(found.messages),
         )
         if received is not None:
