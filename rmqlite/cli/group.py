@@ -241,23 +241,22 @@ def set_group(
     as_json: AsJson = False,
 ) -> None:
     """Change a group's settings at once, or create it; waiting retries keep their time."""
-    asked = (max_reconsume_times, retry_policy, retry_queues, consume, orderly)
-    if all(each is None for each in (*asked, max_per_second, burst)):
+    wanted: dict[str, Any] = {
+        "max_reconsume_times": max_reconsume_times,
+        "retry_queues": retry_queues,
+        "can_consume": consume,
+        "retry_policy": retry_policy,
+        "orderly": orderly,
+        "max_per_second": max_per_second,
+        "burst": burst,
+    }
+    if all(each is None for each in wanted.values()):
         wrong("give a setting of the group: --max-reconsume-times, --retry-policy …")
     with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         before = None
         with suppress(GroupUnknown):
             before = admin.group(group).info
-        after = admin.set_group(
-            group,
-            max_reconsume_times=max_reconsume_times,
-            retry_queues=retry_queues,
-            can_consume=consume,
-            retry_policy=retry_policy,
-            orderly=orderly,
-            max_per_second=max_per_second,
-            burst=burst,
-        )
+        after = admin.set_group(group, **wanted)
         table = parse_levels(admin.levels().message_delay_level)
     if as_json:
         print_json(_CHANGED.tree(before=before, after=after))

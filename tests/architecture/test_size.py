@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_618, 112),
+    "kernel": Size(22_620, 112),
     "features": Size(522, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),
@@ -39,17 +39,19 @@ SIZES: Final = {
     "features.leases": Size(2_498, 12),
     "features.ha": Size(737, 7),
     "features.name_server": Size(184, 5),
-    "features.operating": Size(984, 9),
+    "features.operating": Size(988, 9),
+    "features.rate_limits": Size(320, 5),
     "features.raw_log": Size(380, 5),
     "features.redrive": Size(2_344, 11),
     "features.simple_consumer": Size(236, 3),  # SimpleConsumer
     "features.sql": Size(826, 6),
     "features.standby": Size(1_677, 12),
     "features.transactions": Size(759, 7),
-    "cli": Size(12_012, 58),
+    "cli": Size(12_011, 58),
     "celery": Size(764, 6),
     "client": Size(6_397, 28),
-    "protocols": Size(15_632, 77),
+    # metrics.groups
+    "protocols": Size(15_647, 78),
     "rmqlite": Size(187, 4),
     "spark": Size(7_797, 41),
     "store_tools": Size(7_199, 32),

@@ -90,7 +90,7 @@ class Leases:
         return self.limited.get(request.group, self.receive_unlimited)(request)
 
     def receive_unlimited(self, request: ReceiveRequest) -> Steps[Received]:
-        group, topic = self.check(request)
+        group, topic = self.check_receive(request)
         if (known := self.attempt_of(request)) is not None:
             return self._again(known)
         lease = self.table.new(
@@ -143,7 +143,7 @@ class Leases:
                 break
         return tuple(found[: request.max_messages])
 
-    def check(self, request: ReceiveRequest) -> tuple[GroupInfo, TopicInfo]:
+    def check_receive(self, request: ReceiveRequest) -> tuple[GroupInfo, TopicInfo]:
         """Raises what receive() raises, whether or not there are messages."""
         group, topic = self._parts.readable(request.group, request.topic)
         self._check(request, topic)

@@ -7,7 +7,7 @@ always in its retry topic.  Of a broadcasting group nobody knows how far it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
@@ -45,11 +45,15 @@ class Progress:
         self._membership = parts.membership
         self._groups = parts.groups
         self._clock = parts.clock
+        self._counts = parts.counts
         self._traffic = traffic
         self._leases = leases
         self._started_at_ms = parts.clock.now_ms()
-        self.held_back_at_ms: Callable[[str], int] = lambda _: 0
-        """When a group's rate limit last left a call without a message; 0: never."""
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages are leased."""
+        return self._leases.total.leased
 
     def status(self, group: str) -> Steps[GroupStatus]:
         """Settings, members, and progress in every queue that it has to read, in steps."""
@@ -57,7 +61,7 @@ class Progress:
         progress = yield from self.of_queues(group)
         members = self._membership.members(group)
         is_broadcasting = self._membership.is_broadcasting(group)
-        now_ms, held_back_at_ms = self._clock.now_ms(), self.held_back_at_ms(group)
+        now_ms, held_back_at_ms = self._clock.now_ms(), self._counts.held_back_at_ms.get(group, 0)
         return GroupStatus(info, members, progress, is_broadcasting, now_ms, held_back_at_ms)
 
     def of_queues(

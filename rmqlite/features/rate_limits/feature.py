@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from rmqlite.features.operating.progress import Progress
 from rmqlite.features.rate_limits.rate_limits import RateLimits, Timer
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.service.part import Part, ServiceParts
@@ -18,9 +17,7 @@ def _later(seconds: float, call: Callable[[], None]) -> Timer:
 
 
 def _make(broker: Broker) -> Iterable[object]:
-    limits = RateLimits(broker)
-    broker[Progress].held_back_at_ms = limits.held_back_at_ms
-    yield limits
+    yield RateLimits(broker)
 
 
 class RateLimitCalls(Part):

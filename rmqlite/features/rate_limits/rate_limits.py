@@ -77,7 +77,7 @@ class Line:
             self._end_timer()
             self.wake_later()
 
-    def end(self) -> None:
+    def end_waits(self) -> None:
         """There is no limit any more."""
         self._end_timer()
         self._parked.wake([self])
@@ -100,24 +100,20 @@ class Line:
 
 
 class RateLimit:
-    """The limit of one group.
+    """The limit of one group."""
 
-    held_back: how many calls had to wait for it.  held_back_at_ms: when it last left a call without
-    a message; 0: never.
-    """
-
-    def __init__(self, broker: Broker, bucket: TokenBucket, line: Line) -> None:
+    def __init__(self, broker: Broker, group: str, bucket: TokenBucket, line: Line) -> None:
+        self._group = group
         self._store = broker.store
         self._clock = broker.parts.clock
+        self._counts = broker.counts
         self._leases = broker[Leases]
         self._pull = broker.pull_unlimited
         self._bucket = bucket
         self.line = line
-        self.held_back = 0
-        self.held_back_at_ms = 0
 
-    def change(self, per_second: float, burst: int) -> None:
-        self._bucket.change(per_second, burst)
+    def set_rate(self, per_second: float, burst: int) -> None:
+        self._bucket.set_rate(per_second, burst)
         self.line.changed()
 
     def pull(self, request: PullRequest) -> Steps[Pulled]:
@@ -140,7 +136,7 @@ class RateLimit:
 
     def receive(self, request: ReceiveRequest) -> Steps[Received]:
         """Leases.receive() of no more messages than there are tokens."""
-        self._leases.check(request)
+        self._leases.check_receive(request)
         if self._leases.attempt_of(request) is not None:
             # Its messages have taken theirs.
             return (yield from self._leases.receive_unlimited(request))
@@ -162,12 +158,12 @@ class RateLimit:
         count: Callable[[T], int],
     ) -> Steps[T | None]:
         """What a look finds; None: there is no token."""
-        taken = self._bucket.take(wanted) if self.line.may_look() else 0
+        taken = self._bucket.take_tokens(wanted) if self.line.may_look() else 0
         if self.line.length or (wait_ms and not taken):
             self.line.wake_later()
         if not taken:
-            self.held_back_at_ms = self._clock.now_ms()
-            self.held_back += wait_ms > 0
+            self._counts.held_back_at_ms[self._group] = self._clock.now_ms()
+            self._counts.held_back[self._group] += wait_ms > 0
             return None
         used = 0
         try:
@@ -197,32 +193,23 @@ class RateLimits:
         self._limits.clear()
         self._changed([info.group for info in self._broker.groups.all()])
 
-    def held_back(self) -> dict[str, int]:
-        """How many calls had to wait for the limit of their group, since it has one."""
-        return {group: limit.held_back for group, limit in self._limits.items()}
-
-    def held_back_at_ms(self, group: str) -> int:
-        """When a group's limit last left a call without a message; 0: never."""
-        limit = self._limits.get(group)
-        return limit.held_back_at_ms if limit else 0
-
     def _changed(self, groups: Iterable[str]) -> None:
         for group in groups:
             info, limit = self._broker.groups.get(group), self._limits.get(group)
             if info is not None and info.max_per_second:
                 if limit is not None:
-                    limit.change(*_numbers(info))
+                    limit.set_rate(*_numbers(info))
                 elif self._parked is not None:
                     self._begin(group, info, self._parked)
             elif limit is not None:
                 del self._limits[group]
                 del self._broker.limited_pulls[group]
                 del self._broker[Leases].limited[group]
-                limit.line.end()
+                limit.line.end_waits()
 
     def _begin(self, group: str, info: GroupInfo, parked: ParkedCalls) -> None:
         bucket = TokenBucket(*_numbers(info), self._now_s)
-        limit = RateLimit(self._broker, bucket, Line(bucket, parked, self._later))
+        limit = RateLimit(self._broker, group, bucket, Line(bucket, parked, self._later))
         self._limits[group] = limit
         self._broker.limited_pulls[group] = limit.pull
         self._broker[Leases].limited[group] = limit.receive

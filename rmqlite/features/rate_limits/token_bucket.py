@@ -27,13 +27,13 @@ class TokenBucket:
         self._tokens = 0.0
         self._at_s = now_s()
 
-    def change(self, per_second: float, burst: int) -> None:
+    def set_rate(self, per_second: float, burst: int) -> None:
         """From now on tokens come at another rate; of those that there are, burst stay."""
         self._fill()
         self._per_second, self._burst = per_second, burst
         self._tokens = min(self._tokens, burst)
 
-    def take(self, wanted: int) -> int:
+    def take_tokens(self, wanted: int) -> int:
         """Take up to so many tokens; how many there were."""
         self._fill()
         taken = min(wanted, int(self._tokens + _ROUNDING))

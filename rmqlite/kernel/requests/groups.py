@@ -100,8 +100,7 @@ class GroupInfo:
 
     retry_policy: the levels at which failed messages wait, see words/retry_policy.py.  orderly: the
     messages of a message group are consumed in order, by clients that the broker gives messages
-    one by one (RocketMQ 5's consumeMessageOrderly).  max_per_second, burst: its rate limit;
-    0: none, and the messages of one second.
+    one by one (RocketMQ 5's consumeMessageOrderly).  max_per_second, burst: its rate limit.
     """
 
     group: str

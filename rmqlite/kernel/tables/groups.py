@@ -1,8 +1,8 @@
 """The settings of consumer groups: RocketMQ's config/subscriptionGroup.json.
 
-A retry policy of our own stands beside them: RocketMQ ignores it, and drops it when it writes
-the table.  A change is a record of the log (store/tables/logged_tables.py).  The members of groups
-are in membership.py.
+A retry policy and a rate limit stand beside them: RocketMQ ignores them, and drops them from
+the table that it writes.  A change is a record of the log (store/tables/logged_tables.py).  The
+members of groups are in membership.py.
 
 A call first looks up all groups and topics that it needs (OnDemand), and is refused if something is
 missing and may not be made.  Only then the missing ones are added to their tables, before the

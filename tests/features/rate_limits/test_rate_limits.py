@@ -9,7 +9,6 @@ import pytest
 
 from rmqlite.features.leases.leases import Leases
 from rmqlite.features.operating.progress import Progress
-from rmqlite.features.rate_limits.rate_limits import RateLimits
 from rmqlite.kernel.requests.groups import GroupChange, GroupInfo
 from rmqlite.kernel.requests.messages import PullStatus
 from rmqlite.kernel.words.errors import InvalidValue, QueueUnknown, RmqliteError, TopicUnknown
@@ -210,7 +209,7 @@ def test_the_status_says_when_the_limit_held_something_back(under_test: BrokerUn
     under_test.clock.forward(5_000)
     status = done(under_test.broker[Progress].status(GROUP))
     assert status.now_ms - status.held_back_at_ms == 5_000
-    assert under_test.broker[RateLimits].held_back() == {GROUP: 1}
+    assert under_test.broker.counts.held_back == {GROUP: 1}
 
 
 @pytest.mark.parametrize("seed", range(6))
