@@ -41,7 +41,7 @@ SILENT_MS: Final = 300_000
 """A group with members that has finished nothing for so long, although it had messages, is in
 trouble: it hangs, or one message takes it that long."""
 HELD_BACK_MS: Final = 60_000
-"""A rate limit that left a call without a message so long ago, or less, is why its group lags."""
+"""A rate limit that left a call without a message within a minute is why its group lags."""
 _REASON_LEAST: Final = 24
 _SILENT_SHOWN: Final = 10
 _GROUPS: Final = (
@@ -340,7 +340,7 @@ def limit_line(status: GroupStatus) -> str:
     line = f"rate limit: {info.max_per_second:,.9g} a second, {burst:,} at once"
     if status.held_back_at_ms and since_ms < HELD_BACK_MS:
         return f"{line}; it holds messages back: a lag comes from it"
-    return f"{line}; it held nothing back in the last {span_text(HELD_BACK_MS)}"
+    return f"{line}; it held nothing back in the last minute"
 
 
 def members_table(members: Sequence[MemberInfo], now_ms: int) -> Table:

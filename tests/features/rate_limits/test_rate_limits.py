@@ -13,12 +13,14 @@ from rmqlite.kernel.requests.groups import GroupChange, GroupInfo
 from rmqlite.kernel.requests.messages import PullStatus
 from rmqlite.kernel.words.errors import InvalidValue, QueueUnknown, RmqliteError, TopicUnknown
 from rmqlite.kernel.words.names import retry_topic
+from rmqlite.views.groups import limit_line, silent_lines
 from tests.support.brokers import BrokerUnderTest
 from tests.support.leases import CLIENT, INVISIBLE_MS, Consumer
 from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, plain, record, send_back
 from tests.support.pulls import pull, texts
 from tests.support.rate_limits import begin_limits, limit, most_above
+from tests.support.scrape import scrape
 from tests.support.steps import done
 
 
@@ -209,7 +211,14 @@ def test_the_status_says_when_the_limit_held_something_back(under_test: BrokerUn
     under_test.clock.forward(5_000)
     status = done(under_test.broker[Progress].status(GROUP))
     assert status.now_ms - status.held_back_at_ms == 5_000
-    assert under_test.broker.counts.held_back == {GROUP: 1}
+    assert limit_line(status).endswith("it holds messages back: a lag comes from it")
+    assert not silent_lines(status)
+    found = scrape(under_test)
+    assert found.value("rmqlite_rate_limit_per_second", group=GROUP) == 1
+    assert found.value("rmqlite_rate_limit_waits_total", group=GROUP) == 1
+    under_test.clock.forward(60_000)
+    later = done(under_test.broker[Progress].status(GROUP))
+    assert limit_line(later).endswith("it held nothing back in the last minute")
 
 
 @pytest.mark.parametrize("seed", range(6))
