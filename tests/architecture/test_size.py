@@ -40,7 +40,7 @@ SIZES: Final = {
     "features.ha": Size(737, 7),
     "features.name_server": Size(184, 5),
     "features.operating": Size(988, 9),
-    "features.rate_limits": Size(320, 5),
+    "features.rate_limits": Size(323, 5),
     "features.raw_log": Size(380, 5),
     "features.redrive": Size(2_344, 11),
     "features.simple_consumer": Size(236, 3),  # SimpleConsumer

@@ -109,6 +109,7 @@ class RateLimit:
         self._counts = broker.counts
         self._leases = broker[Leases]
         self._pull = broker.pull_unlimited
+        self._pull_messages_max = broker.parts.config.pull_messages_max
         self._bucket = bucket
         self.line = line
 
@@ -119,8 +120,10 @@ class RateLimit:
     def pull(self, request: PullRequest) -> Steps[Pulled]:
         """Broker.pull() of no more messages than there are tokens."""
         queue = self._store.queue(request.topic, request.queue_id)
-        if queue is None or not queue.min_offset <= request.queue_offset < queue.max_offset:
-            # It finds no message, and its caller waits for one.
+        is_number = 0 <= request.max_messages <= self._pull_messages_max
+        at = request.queue_offset
+        if queue is None or not queue.min_offset <= at < queue.max_offset or not is_number:
+            # It finds no message, and its caller waits for one; or it is refused.
             return (yield from self._pull(request))
         pulled = yield from self._limited(
             request.max_messages or MESSAGES_DEFAULT,
@@ -132,7 +135,7 @@ class RateLimit:
             return pulled
         # All that refuses a pull refuses it also while there are no tokens.
         at_end = yield from self._pull(replace(request, queue_offset=queue.max_offset))
-        return replace(at_end, next_offset=request.queue_offset, waits_for=self.line)
+        return replace(at_end, next_offset=at, waits_for=self.line)
 
     def receive(self, request: ReceiveRequest) -> Steps[Received]:
         """Leases.receive() of no more messages than there are tokens."""

@@ -62,15 +62,19 @@ def test_a_look_that_finds_nothing_takes_no_token(under_test: BrokerUnderTest) -
     ],
     ids=str,
 )
-def test_a_wrong_pull_is_refused_also_without_a_token(
+def test_a_wrong_pull_is_refused_with_and_without_a_token(
     under_test: BrokerUnderTest, wrong: dict[str, object], error: type[RmqliteError]
 ) -> None:
-    """Its client would else wait for ever, and not know why."""
+    """Its client would else wait for ever, and not know why.  It neither takes nor makes one."""
     under_test.send(plain("a"))
-    begin_limits(under_test.broker)
-    limit(under_test.broker, 1)
-    with pytest.raises(error):
-        pull(under_test, **{"queue_offset": 0, "group": GROUP, **wrong})  # type: ignore[arg-type]
+    time = begin_limits(under_test.broker)
+    limit(under_test.broker, 1, burst=2)
+    for tokens in range(2):
+        for _ in range(3):
+            with pytest.raises(error):
+                pull(under_test, **{"queue_offset": 0, "group": GROUP, **wrong})  # type: ignore[arg-type]
+        assert len(pull(under_test, group=GROUP).messages) == tokens
+        time.forward(1)
     with pytest.raises(TopicUnknown):
         Consumer(under_test, topic="no-such-topic").receive()
 
