@@ -39,7 +39,7 @@ from rmqlite.client import GroupStatus, OffsetReset, QueueProgress, QueueReset
 from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.words.errors import GroupInUse, GroupUnknown, InvalidValue
 from rmqlite.kernel.words.levels import LevelTable, parse_levels
-from rmqlite.kernel.words.limits import INT32_MAX
+from rmqlite.kernel.words.limits import INT32_MAX, PER_SECOND_MAX
 from rmqlite.kernel.words.retry_policy import RetryPolicy
 from rmqlite.views.groups import (
     BROADCASTING,
@@ -48,6 +48,7 @@ from rmqlite.views.groups import (
     attempts_table,
     death_lines,
     group_figures,
+    limit_line,
     members_table,
     oldest_cell,
     progress_table,
@@ -61,7 +62,10 @@ from rmqlite.views.tables import cell_text
 
 app = typer.Typer(no_args_is_help=True, help="List, show and change consumer groups.")
 
-_SETTINGS: Final = ("max_reconsume_times", "retry_policy", "retry_queues", "can_consume", "orderly")
+_SETTINGS: Final = (
+    *("max_reconsume_times", "retry_policy", "retry_queues", "can_consume", "orderly"),
+    *("max_per_second", "burst"),
+)
 _PROGRESS: Final = Document(
     "Progress", "A group's progress in a queue, and its lag.", QueueProgress, lag=int
 )
@@ -107,6 +111,26 @@ _RESET: Final = Document(
 Orderly = Annotated[
     bool | None,
     option("--orderly/--no-orderly", "Do clients of RocketMQ 5 consume a message group in order?"),
+]
+
+MaxPerSecond = Annotated[
+    float | None,
+    option(
+        "--max-per-second N",
+        "Messages a second that all members together are handed, retries too; such as 0.5; "
+        "0 means no limit.",
+        min=0,
+        max=PER_SECOND_MAX,
+    ),
+]
+Burst = Annotated[
+    int | None,
+    option(
+        "--burst N",
+        "With a limit: so many at once after a pause; 0 means those of one second, at least one.",
+        min=0,
+        max=PER_SECOND_MAX,
+    ),
 ]
 
 
@@ -168,6 +192,8 @@ def show_group(
     )
     if status.is_broadcasting:
         print_lines([BROADCASTING])
+    if limit := limit_line(status):
+        print_lines(wrapped(limit))
     for line in silent_lines(status):
         print_lines(wrapped(f"warning: {line}"))
     print_view(progress_table(status.progress, status.now_ms))
@@ -209,25 +235,28 @@ def set_group(
         bool | None, option("--consume/--no-consume", "May the group consume?")
     ] = None,
     orderly: Orderly = None,
+    max_per_second: MaxPerSecond = None,
+    burst: Burst = None,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
     """Change a group's settings at once, or create it; waiting retries keep their time."""
-    asked = (max_reconsume_times, retry_policy, retry_queues, consume, orderly)
-    if all(each is None for each in asked):
+    wanted: dict[str, Any] = {
+        "max_reconsume_times": max_reconsume_times,
+        "retry_queues": retry_queues,
+        "can_consume": consume,
+        "retry_policy": retry_policy,
+        "orderly": orderly,
+        "max_per_second": max_per_second,
+        "burst": burst,
+    }
+    if all(each is None for each in wanted.values()):
         wrong("give a setting of the group: --max-reconsume-times, --retry-policy …")
     with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         before = None
         with suppress(GroupUnknown):
             before = admin.group(group).info
-        after = admin.set_group(
-            group,
-            max_reconsume_times=max_reconsume_times,
-            retry_queues=retry_queues,
-            can_consume=consume,
-            retry_policy=retry_policy,
-            orderly=orderly,
-        )
+        after = admin.set_group(group, **wanted)
         table = parse_levels(admin.levels().message_delay_level)
     if as_json:
         print_json(_CHANGED.tree(before=before, after=after))

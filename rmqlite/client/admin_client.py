@@ -318,6 +318,8 @@ class AdminClient(AdminCalls, Closing):
         can_consume: bool | None = None,
         retry_policy: str | None = None,
         orderly: bool | None = None,
+        max_per_second: float | None = None,
+        burst: int | None = None,
     ) -> GroupInfo:
         """Change a group's settings at once and durably, or create it; None changes nothing.
 
@@ -325,6 +327,8 @@ class AdminClient(AdminCalls, Closing):
         "list(90s, 10m)" or "exponential(10s, 3, 1h, jitter=20%)", which are exact, or "" for
         RocketMQ's.
         orderly: clients of RocketMQ 5 consume the messages of a message group in order.
+        max_per_second: so many messages are handed out, to all members together; 0: no limit.
+        burst: so many at once; 0: the messages of one second, at least one.
         Waiting retries keep their time.  Raises InvalidName, InvalidValue.
         """
         return self._ask(
@@ -336,6 +340,8 @@ class AdminClient(AdminCalls, Closing):
                 can_consume=can_consume,
                 retry_policy=retry_policy,
                 orderly=orderly,
+                max_per_second=max_per_second,
+                burst=burst,
             ),
         )
 

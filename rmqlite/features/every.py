@@ -31,6 +31,7 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "operating": ("figures", "leases"),
     "dead_letters": ("finding", "changes"),
     "redrive": ("finding", "dead_letters"),
+    "rate_limits": ("leases",),
     # On a standby it takes the place of what others have made.
     "standby": (),
     "authority": ("standby", "archive"),

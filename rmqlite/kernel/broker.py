@@ -74,6 +74,9 @@ class Broker:
         self._started_at_ms = clock.now_ms()
         self.tables_of_features: list[Callable[[], Mapping[str, Tree]]] = []
         """Each gives tables to save, by file name."""
+        self.pull_unlimited = partial(pull, parts)
+        self.limited_pulls: dict[str, Callable[[PullRequest], Steps[Pulled]]] = {}
+        """In place of pull_unlimited() for groups that have a rate limit."""
         self._made: dict[type, object] = {}
         for make in features:
             for made in make(self):
@@ -117,7 +120,7 @@ class Broker:
         messages that a power cut takes back.  Raises TopicUnknown, GroupUnknown,
         QueueUnknown, PermissionMissing, InvalidValue, StoreDamaged.
         """
-        return pull(self.parts, request)
+        return self.limited_pulls.get(request.group, self.pull_unlimited)(request)
 
     @property
     def readable_end(self) -> int:

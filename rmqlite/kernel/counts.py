@@ -76,6 +76,10 @@ class Counts:
     taken: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     """By topic and group: the messages that pulls returned, and the number of these pulls."""
 
+    held_back: Counter[str] = field(default_factory=Counter)
+    """How often a call waited for its group's rate limit; and when one last got no message."""
+    held_back_at_ms: dict[str, int] = field(default_factory=dict)
+
     def pull(self, topic: str, group: str, messages: int) -> None:
         """Count one pull of an existing group."""
         if not messages:

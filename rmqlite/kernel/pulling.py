@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, repeat, takewhile
 from typing import NamedTuple
@@ -95,6 +95,8 @@ class Pulled:
     min_offset: int
     max_offset: int
     records: Records = field(default_factory=Records)
+    waits_for: Hashable = None
+    """What wakes the call in place of a new message, if a rate limit holds messages back."""
 
 
 class _Most(NamedTuple):

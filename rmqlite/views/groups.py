@@ -15,6 +15,7 @@ from rmqlite.features.operating.requests import (
     TopicLoss,
     TopicReader,
 )
+from rmqlite.features.rate_limits.requests import burst_of
 from rmqlite.kernel.requests.groups import GroupInfo, MemberInfo
 from rmqlite.kernel.words.levels import LevelTable
 from rmqlite.kernel.words.names import retry_topic
@@ -39,6 +40,8 @@ from rmqlite.views.tables import (
 SILENT_MS: Final = 300_000
 """A group with members that has finished nothing for so long, although it had messages, is in
 trouble: it hangs, or one message takes it that long."""
+HELD_BACK_MS: Final = 60_000
+"""A rate limit that left a call without a message within a minute is why its group lags."""
 _REASON_LEAST: Final = 24
 _SILENT_SHOWN: Final = 10
 _GROUPS: Final = (
@@ -100,6 +103,7 @@ _SETTINGS: Final = (
     Column("MAY CONSUME", rank=2),
     Column("ORDERLY", rank=3),
     Column("RETRY QUEUES", right=True, rank=4),
+    Column("PER SECOND", right=True, rank=1),
 )
 ROCKETMQS: Final = "RocketMQ's"
 ROCKETMQS_POLICY: Final = "RocketMQ's levels 3, 4, 5 and so on"
@@ -270,6 +274,7 @@ def settings_table(groups: Sequence[GroupInfo], figures: Mapping[str, GroupFigur
                 info.can_consume,
                 info.orderly,
                 info.retry_queues,
+                f"{info.max_per_second:,.9g}" if info.max_per_second else NOTHING,
             )
         )
     return table("", _SETTINGS, rows, "no groups yet")
@@ -324,6 +329,18 @@ def silent_lines(status: GroupStatus) -> list[str]:
     ]
     more = len(silent) - _SILENT_SHOWN
     return [*lines, *[f"and in {counted(more, 'more queue')}"] * (more > 0)]
+
+
+def limit_line(status: GroupStatus) -> str:
+    """A group's rate limit, and whether its lag comes from it; "" without one."""
+    info, since_ms = status.info, status.now_ms - status.held_back_at_ms
+    if not info.max_per_second:
+        return ""
+    burst = burst_of(info.max_per_second, info.burst)
+    line = f"rate limit: {info.max_per_second:,.9g} a second, {burst:,} at once"
+    if status.held_back_at_ms and since_ms < HELD_BACK_MS:
+        return f"{line}; it holds messages back: a lag comes from it"
+    return f"{line}; it held nothing back in the last minute"
 
 
 def members_table(members: Sequence[MemberInfo], now_ms: int) -> Table:

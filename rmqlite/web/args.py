@@ -73,6 +73,15 @@ class Args:
             raise InvalidValue(name, value, f"a whole number, 0 to {at_most}")
         return int(value)
 
+    def decimal(self, name: str) -> float:
+        """A number such as 0.5; 0 if the field is missing."""
+        value = self.text(name).replace(",", "") or "0"
+        whole, _, part = value.partition(".")
+        is_number = f"{whole}{part}".isascii() and f"{whole}{part}".isdigit()
+        if not is_number or len(value) > _NUMBER_CHARS_MAX:
+            raise InvalidValue(name, value, "a number such as 0.5 or 20")
+        return float(value)
+
     def is_on(self, name: str) -> bool:
         """Is a box ticked?"""
         return self.text(name) not in ("", "0", "no")

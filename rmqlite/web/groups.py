@@ -38,6 +38,7 @@ from rmqlite.views.groups import (
     death_lines,
     group_figures,
     groups_table,
+    limit_line,
     loss_lines,
     members_table,
     progress_table,
@@ -94,6 +95,8 @@ async def change(visit: Visit) -> Response:
         can_consume=fields.is_on("can_consume"),
         retry_policy=fields.text("policy"),
         orderly=fields.is_on("orderly"),
+        max_per_second=fields.decimal("per_second"),
+        burst=fields.number("burst"),
     )
     await visit.service.groups.change(wanted)
     return await _group(visit, wanted.group, is_changed=True)
@@ -118,6 +121,7 @@ async def _group(visit: Visit, name: str, *, is_changed: bool = False) -> Respon
         silent=silent_lines(status) if status.members else (),
         is_broadcasting=status.is_broadcasting,
         broadcasting=BROADCASTING,
+        limit=limit_line(status),
         attempts=attempts_table(status.info, attempts, table),
         death=" ".join(death_lines(status.info, attempts)),
         after=after,

@@ -42,6 +42,7 @@ NOT_MEASURED = {
     "rmqlite_dead_letters_open",
     "rmqlite_messages_not_consumed",
     "rmqlite_members",
+    "rmqlite_rate_limit_per_second",
     "rmqlite_disk_full",
     "rmqlite_broken_files",
     "rmqlite_name_servers_away",

@@ -14,7 +14,7 @@ go on from there; an offset that somebody else commits counts here, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -50,6 +50,7 @@ from rmqlite.kernel.config.config import KEYS
 from rmqlite.kernel.failing import Failing
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.requests.topics import Queue, TopicInfo
 from rmqlite.kernel.tables.topics import check_queue
 from rmqlite.kernel.words.errors import HandleInvalid, InvalidValue, Overloaded, StoreUnavailable
@@ -75,6 +76,8 @@ class Leases:
         self._turn = 0
         self.table = LeaseTable(parts, failing)
         self.ending = Ending(parts, failing, self.table)
+        self.limited: dict[str, Callable[[ReceiveRequest], Steps[Received]]] = {}
+        """In place of receive_unlimited() for groups that have a rate limit."""
 
     # ---- receiving
 
@@ -84,10 +87,11 @@ class Leases:
         Raises GroupUnknown, TopicUnknown, QueueUnknown, PermissionMissing, InvalidValue,
         Overloaded, StoreDamaged.
         """
-        group, topic = self._parts.readable(request.group, request.topic)
-        self._check(request, topic)
-        self._parts.membership.check_receiver(request.group, request.client_id)
-        if (known := self._attempt_of(request)) is not None:
+        return self.limited.get(request.group, self.receive_unlimited)(request)
+
+    def receive_unlimited(self, request: ReceiveRequest) -> Steps[Received]:
+        group, topic = self.check_receive(request)
+        if (known := self.attempt_of(request)) is not None:
             return self._again(known)
         lease = self.table.new(
             request.group,
@@ -139,6 +143,13 @@ class Leases:
                 break
         return tuple(found[: request.max_messages])
 
+    def check_receive(self, request: ReceiveRequest) -> tuple[GroupInfo, TopicInfo]:
+        """Raises what receive() raises, whether or not there are messages."""
+        group, topic = self._parts.readable(request.group, request.topic)
+        self._check(request, topic)
+        self._parts.membership.check_receiver(request.group, request.client_id)
+        return group, topic
+
     def _check(self, request: ReceiveRequest, topic: TopicInfo) -> None:
         check_leased(topic.topic)
         check_length("client_id", request.client_id, CLIENT_ID_BYTES_MAX)
@@ -154,7 +165,7 @@ class Leases:
         if self.table.total.messages + request.max_messages > config.leased_messages_max:
             raise Overloaded(KEYS["leased_messages_max"], config.leased_messages_max)
 
-    def _attempt_of(self, request: ReceiveRequest) -> Lease | None:
+    def attempt_of(self, request: ReceiveRequest) -> Lease | None:
         """The lease of a receive whose answer the client has not got, if all of it is left."""
         lease = self.table.of_attempt(request.group, request.attempt_id)
         if not request.attempt_id or lease is None or not lease.left:

@@ -99,16 +99,18 @@ class LeaseCalls(Part):
     async def _received(self, requests: Sequence[ReceiveRequest], looking: Looking) -> Received:
         key, until_s = _key(*requests), self._until_s(requests[0])
         while True:
+            limit: Hashable = None
             async with looking() as found:
                 for request in requests:
                     received = await done_in_turns(self._leases.receive(request))
+                    limit = limit or received.waits_for
                     if received.messages:
                         break
                 if found is not None and received.messages:
                     found(sum([len(record.encoded) for record, *_ in received.messages]))
-            if received.has_more:
+            if received.has_more or (limit is not None and until_s <= elapsed_s()):
                 self._pulls.wake_one(key)
-            if received.messages or not await self._waited(key, until_s):
+            if received.messages or not await self._waited(key, until_s, limit):
                 return received
             self._access.check_again(_rights_of_any(requests), "LeaseCalls.receive")
 
@@ -176,21 +178,21 @@ class LeaseCalls(Part):
         self._check_open()
         return self._wait_end_s(request.wait_ms)
 
-    async def _waited(self, key: _Key, until_s: float) -> bool:
+    async def _waited(self, key: _Key, until_s: float, limit: Hashable = None) -> bool:
         """Wait until there may be a message; False if the time is over."""
         if until_s <= elapsed_s() or self._pulls.is_closed:
             return False
-        await self._wait(key, until_s)
+        await self._wait(key, until_s, limit)
         return True
 
-    async def _wait(self, key: _Key, until_s: float) -> None:
-        """Wait for a message.  Raises Overloaded."""
+    async def _wait(self, key: _Key, until_s: float, limit: Hashable) -> None:
+        """Wait for a message, or for a rate limit that holds it back.  Raises Overloaded."""
         topics = *key.topics, retry_topic(key.group)
         for name in topics:
             self._waiting.setdefault(name, Counter())[key] += 1
         self._pulls.on_wake = self._appended
         try:
-            await self._wait_for(key, until_s)
+            await self._wait_for(limit or key, until_s)
         except asyncio.CancelledError:
             # It may have been woken: then the next one has to look.
             self._pulls.wake_one(key)

@@ -7,7 +7,7 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
@@ -256,13 +256,14 @@ class Delivery(NamedTuple):
 class Received:
     """messages: they are invisible for invisible_ms from received_at_ms on; there may be none.
 
-    has_more: perhaps there are more that the client did not ask for.
+    has_more: perhaps there are more that the client did not ask for.  waits_for: as of Pulled.
     """
 
     messages: tuple[Delivery, ...]
     received_at_ms: int
     invisible_ms: int
     has_more: bool = False
+    waits_for: Hashable = None
 
 
 def peek_at(

@@ -7,7 +7,9 @@ always in its retry topic.  Of a broadcasting group nobody knows how far it is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -43,9 +45,15 @@ class Progress:
         self._membership = parts.membership
         self._groups = parts.groups
         self._clock = parts.clock
+        self._counts = parts.counts
         self._traffic = traffic
         self._leases = leases
         self._started_at_ms = parts.clock.now_ms()
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages are leased."""
+        return self._leases.total.leased
 
     def status(self, group: str) -> Steps[GroupStatus]:
         """Settings, members, and progress in every queue that it has to read, in steps."""
@@ -53,7 +61,8 @@ class Progress:
         progress = yield from self.of_queues(group)
         members = self._membership.members(group)
         is_broadcasting = self._membership.is_broadcasting(group)
-        return GroupStatus(info, members, progress, is_broadcasting, self._clock.now_ms())
+        now_ms, held_back_at_ms = self._clock.now_ms(), self._counts.held_back_at_ms.get(group, 0)
+        return GroupStatus(info, members, progress, is_broadcasting, now_ms, held_back_at_ms)
 
     def of_queues(
         self, group: str, topic: str = "", *, with_unused: bool = False
@@ -86,7 +95,23 @@ class Progress:
                         has_no_lag=is_left or is_broadcasting,
                     )
                 )
-        return tuple(progress)
+        return self._limited(group, progress)
+
+    def _limited(self, group: str, progress: Sequence[QueueProgress]) -> tuple[QueueProgress, ...]:
+        """A group is not silent in a queue for which its rate limit had no message so far."""
+        info = self._groups.get(group)
+        if info is None or not info.max_per_second:
+            return tuple(progress)
+        busy, now_ms = sum([each.lag > 0 for each in progress]), self._clock.now_ms()
+        turn_ms = min(1_000 * busy / info.max_per_second, now_ms)
+        return tuple(
+            [
+                replace(each, silent_since_ms=min(int(each.silent_since_ms + turn_ms), now_ms))
+                if each.silent_since_ms
+                else each
+                for each in progress
+            ]
+        )
 
     def _of_queue(
         self,

@@ -29,7 +29,7 @@ from rmqlite.kernel.config.values import QUEUES_MAX
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.json_tree import Path, WrongValue, read_json, shown
 from rmqlite.kernel.words.levels import LevelHistory, LevelTable, parse_levels
-from rmqlite.kernel.words.limits import INT32_MAX, INT64_MAX
+from rmqlite.kernel.words.limits import INT32_MAX, INT64_MAX, PER_SECOND_MAX
 from rmqlite.kernel.words.names import STORED_NAME_RULE, is_stored_name
 from rmqlite.kernel.words.retry_policy import RetryPolicy
 
@@ -126,6 +126,8 @@ class GroupRow(_Row):
     consume_enable: bool = True
     consume_message_orderly: bool = False
     rmqlite_retry_policy: Annotated[str, AfterValidator(_policy)] = ""
+    rmqlite_max_per_second: Annotated[float, Field(ge=0, le=PER_SECOND_MAX)] = 0.0
+    rmqlite_burst: Annotated[int, Field(strict=True, ge=0, le=PER_SECOND_MAX)] = 0
 
 
 class GroupsTable(TableShape):

@@ -100,7 +100,7 @@ class GroupInfo:
 
     retry_policy: the levels at which failed messages wait, see words/retry_policy.py.  orderly: the
     messages of a message group are consumed in order, by clients that the broker gives messages
-    one by one (RocketMQ 5's consumeMessageOrderly).
+    one by one (RocketMQ 5's consumeMessageOrderly).  max_per_second, burst: its rate limit.
     """
 
     group: str
@@ -109,6 +109,8 @@ class GroupInfo:
     can_consume: bool = True
     retry_policy: str = ""
     orderly: bool = False
+    max_per_second: float = 0.0
+    burst: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +144,5 @@ class GroupChange:
     can_consume: bool | None = None
     retry_policy: str | None = None
     orderly: bool | None = None
+    max_per_second: float | None = None
+    burst: int | None = None

@@ -156,7 +156,7 @@ class MessageCalls(Part):
                 break
             if result.status is PullStatus.NO_NEW_MESSAGE:
                 ends_unmatched = False
-                await self._wait_for((request.topic, request.queue_id), until_s)
+                await self._wait_for(result.waits_for or (request.topic, request.queue_id), until_s)
                 self._access.check_again(_pull_rights(request), "MessageCalls.pull")
             else:
                 # None of them matches: look behind them from now on, and each only once.

@@ -1,8 +1,8 @@
 """The settings of consumer groups: RocketMQ's config/subscriptionGroup.json.
 
-A retry policy of our own stands beside them: RocketMQ ignores it, and drops it when it writes
-the table.  A change is a record of the log (store/tables/logged_tables.py).  The members of groups
-are in membership.py.
+A retry policy and a rate limit stand beside them: RocketMQ ignores them, and drops them from
+the table that it writes.  A change is a record of the log (store/tables/logged_tables.py).  The
+members of groups are in membership.py.
 
 A call first looks up all groups and topics that it needs (OnDemand), and is refused if something is
 missing and may not be made.  Only then the missing ones are added to their tables, before the
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import astuple, replace
+from dataclasses import asdict, astuple, replace
 from typing import Any, Final, NamedTuple
 
 from rmqlite.kernel.admission import TimerRules
@@ -26,7 +26,7 @@ from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables.logged_tables import put_all
 from rmqlite.kernel.tables.topics import TopicTable, check_queue
 from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue, MessageTooLarge, Overloaded
-from rmqlite.kernel.words.limits import NEW_QUEUES_MAX
+from rmqlite.kernel.words.limits import NEW_QUEUES_MAX, PER_SECOND_MAX
 from rmqlite.kernel.words.names import check_group, group_of, is_retry, retry_topic
 from rmqlite.kernel.words.retry_policy import ROCKETMQS, TABLE_KEY, RetryPolicy
 
@@ -48,7 +48,8 @@ _NOT_OURS: Final[Row] = {
 
 
 _ORDERLY: Final = "consumeMessageOrderly"
-_OURS_OR_NEW: Final = (TABLE_KEY, _ORDERLY)
+_LIMIT: Final = ("rmqliteMaxPerSecond", "rmqliteBurst")
+_OURS_OR_NEW: Final = (TABLE_KEY, _ORDERLY, *_LIMIT)
 
 
 class _Known(NamedTuple):
@@ -66,6 +67,8 @@ class GroupTable:
         self._config = config
         self._topics = topics
         self._known: dict[str, _Known] = {}
+        self.on_change: list[Callable[[Iterable[str]], None]] = []
+        """Called with the names of groups that are made, changed or deleted."""
         self.on_delete: list[Callable[[str], None]] = []
         """Called with a group that is deleted or was never there.  Raises StoreUnavailable."""
         table = store.tables.load(TABLE, GroupsTable) or GroupsTable()
@@ -119,6 +122,8 @@ class GroupTable:
         check_group(change.group)
         _check_limit("max_reconsume_times", change.max_reconsume_times, 0, INT_MAX)
         _check_limit("retry_queues", change.retry_queues, 1, self._config.topic_queues_max)
+        _check_limit("max_per_second", change.max_per_second, 0, PER_SECOND_MAX)
+        _check_limit("burst", change.burst, 0, PER_SECOND_MAX)
         known = self._known.get(change.group)
         info = known.info if known else GroupInfo(change.group)
         policy = known.policy if known else ROCKETMQS
@@ -127,27 +132,16 @@ class GroupTable:
             if policy.is_exact:
                 timers = TimerRules.of(self._config, lambda: None)
                 timers.check("retry_policy", policy.text, policy.longest_ms)
-        wanted = {
-            name: value
-            for name in ("max_reconsume_times", "retry_queues", "can_consume", "orderly")
-            if (value := getattr(change, name)) is not None
-        }
-        info = replace(info, **wanted, retry_policy=policy.text)
+        wanted = {name: value for name, value in asdict(change).items() if value is not None}
+        info = replace(info, **wanted | {"retry_policy": policy.text})
         self._check_room([info])
         # Widen first: nobody would read retries in queues that the topic lacks.
         self._topics.widen(retry_topic(info.group), info.retry_queues)
         has_new_extras = extras not in (None, self.extras(info.group))
         if info != self.get(info.group) or has_new_extras:
             self._save({info: policy}, extras)
-            log.info(
-                "group changed group=%s max_reconsume_times=%d retry_policy=%r retry_queues=%d"
-                " can_consume=%s",
-                info.group,
-                info.max_reconsume_times,
-                info.retry_policy,
-                info.retry_queues,
-                info.can_consume,
-            )
+            settings = [f"{name}={value!r}" for name, value in asdict(info).items()]
+            log.info("group changed %s", " ".join(settings))
         return info
 
     def delete(self, group: str) -> None:
@@ -193,6 +187,8 @@ class GroupTable:
         self._store.change_table(TABLE, [version.row(), *rows])
         self.version = version
         put_all(self._known, changes)
+        for changed in self.on_change:
+            changed(changes)
 
     def _check_room(self, infos: Iterable[GroupInfo]) -> None:
         added = sum(info.group not in self._known for info in infos)
@@ -208,6 +204,7 @@ class GroupTable:
             "retryQueueNums": info.retry_queues,
             TABLE_KEY: info.retry_policy,
             _ORDERLY: info.orderly,
+            **dict(zip(_LIMIT, (info.max_per_second, info.burst), strict=True)),
         }
         # RocketMQ 4.9 has no such column.
         return {key: value for key, value in row.items() if value or key not in _OURS_OR_NEW}
@@ -217,7 +214,7 @@ class GroupTable:
         return {} if known is None else known.row
 
 
-def _check_limit(field: str, value: int | None, least: int, most: int) -> None:
+def _check_limit(field: str, value: float | None, least: int, most: int) -> None:
     if value is not None and not least <= value <= most:
         raise InvalidValue(field, value, f"{least} to {most}")
 
@@ -231,6 +228,8 @@ def _info(row: GroupRow) -> GroupInfo:
         row.consume_enable,
         row.rmqlite_retry_policy,
         row.consume_message_orderly,
+        row.rmqlite_max_per_second,
+        row.rmqlite_burst,
     )
 
 

@@ -51,6 +51,7 @@ REASON_BYTES_MAX: Final = 65_536
 REASON_PART_CHARS_MAX: Final = 1_024
 """The length of a search text for reasons; the broker stores no longer reason."""
 RECEIVE_MESSAGES_MAX: Final = 32
+PER_SECOND_MAX: Final = 1_000_000
 INVISIBLE_MS_MAX: Final = 12 * 3_600_000
 """The longest that a leased message may be invisible without a word from its client."""
 CURSOR_BYTES_MAX: Final = 65_536

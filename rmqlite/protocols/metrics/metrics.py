@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from prometheus_client import ProcessCollector, generate_latest
@@ -22,8 +21,6 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from rmqlite.features.dead_letters.listing import DeadLetters
-from rmqlite.features.leases.leases import Leases
 from rmqlite.features.operating.progress import Progress
 from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.kernel import Steps
@@ -35,18 +32,13 @@ from rmqlite.kernel.service.access import Access
 from rmqlite.kernel.service.group_commit import GroupCommit
 from rmqlite.kernel.service.part import Watched
 from rmqlite.kernel.service.service import Ports
-from rmqlite.kernel.words.errors import GroupUnknown, StoreDamaged, StoreUnavailable
+from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable
+from rmqlite.protocols.metrics.groups import PREFIX, group_metrics
 from rmqlite.protocols.metrics.timers import TimerFigures
-from rmqlite.views.groups import GroupFigures, group_figures
 from rmqlite.views.levels import delay_cell, level_text
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-PREFIX: Final = "rmqlite_"
 _LEVEL: Final = ("level", "delay")
-_STEP_GROUPS: Final = 500
-"""Samples of groups that are made in one step, within 3 ms."""
-_STEP_PROGRESS: Final = 20
-"""Groups whose progress is read in one step, within 2 ms; of more than some queues it has steps."""
 
 
 class Now(NamedTuple):
@@ -134,24 +126,6 @@ LABELLED_COUNTERS: Final[Sequence[tuple[str, str, str, Callable[[Now], Mapping[s
     ),
 )
 
-GROUP_COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], Mapping[str, int]]]]] = (
-    (
-        "messages_pulled",
-        "Messages given to a consumer group, repeated ones included.",
-        lambda now: now.broker.counts.pulled,
-    ),
-    (
-        "messages_retried",
-        "Failed messages that a consumer group will be given again.",
-        lambda now: now.broker.counts.retried,
-    ),
-    (
-        "messages_dead",
-        "Failed messages that became a consumer group's dead letters.",
-        lambda now: now.broker.counts.dead,
-    ),
-)
-
 GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
     (
         "oldest_pending_age_seconds",
@@ -166,7 +140,7 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
     (
         "messages_in_flight",
         "Messages that clients of RocketMQ 5 hold: received, and neither acknowledged nor failed.",
-        lambda now: now.broker[Leases].table.total.leased,
+        lambda now: now.broker[Progress].in_flight,
     ),
     (
         "registered_brokers",
@@ -242,39 +216,6 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         "clock_ahead_of_wall_seconds",
         "The broker's clock minus the wall clock; negative when it is behind.",
         lambda now: now.watch.ahead_of_wall_ms() / 1000,
-    ),
-)
-
-GROUP_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], Steps[dict[str, int]]]]]] = (
-    (
-        "dead_letters_open",
-        "Dead letters of a consumer group that nobody has sent again or purged.",
-        lambda now: now.broker[DeadLetters].open_counts(),
-    ),
-    (
-        "members",
-        "Members of a consumer group that are alive.",
-        lambda now: _member_counts(now.broker),
-    ),
-)
-
-PROGRESS_GAUGES: Final[Sequence[tuple[str, str, Callable[[GroupFigures], float]]]] = (
-    (
-        "messages_not_consumed",
-        "LAG: messages from a consumer group's committed offsets to the ends of its queues, due"
-        " retries included; 0 of a broadcasting group.",
-        lambda figures: figures.lag or 0,
-    ),
-    (
-        "oldest_not_consumed_seconds",
-        "Age of the oldest message that a consumer group has not consumed; 0 without one.",
-        lambda figures: (figures.oldest_ms or 0) / 1000,
-    ),
-    (
-        "group_silent_seconds",
-        "How long a consumer group has finished nothing in a queue that has messages for it; 0 if"
-        " no queue has any.",
-        lambda figures: figures.silent_ms / 1000,
     ),
 )
 
@@ -402,7 +343,7 @@ class Metrics:
             yield counter
         for name, help_text, number in GAUGES:
             yield GaugeMetricFamily(PREFIX + name, help_text, number(now))
-        yield from self._by_group(now)
+        yield from group_metrics(self._broker)
         yield from _by_level(now)
         yield from self._timers.collected(status.now_ms)
         for name, help_text, label, histograms in HISTOGRAMS:
@@ -411,59 +352,6 @@ class Metrics:
             for value, histogram in histograms(now).items():
                 _add(family, (value,) if label else (), histogram)
             yield family
-
-    def _by_group(self, now: Now) -> Iterator[Metric | None]:
-        # Also groups that count 0: rate() does not notice a series that begins with 1.
-        groups = [info.group for info in self._broker.groups.all()]
-        for name, help_text, counts_of in GROUP_COUNTERS:
-            family = CounterMetricFamily(PREFIX + name, help_text, labels=("group",))
-            yield from _added(family, groups, counts_of(now))
-            yield family
-        for name, help_text, steps_of in GROUP_GAUGES:
-            counts = yield from steps_of(now)
-            gauge = GaugeMetricFamily(PREFIX + name, help_text, labels=("group",))
-            # Also groups that nobody has created, such as SCHEDULE_CONSUMER.
-            yield from _added(gauge, sorted({*groups, *counts}), counts)
-            yield gauge
-        progress = yield from _progress(self._broker)
-        for name, help_text, value_of in PROGRESS_GAUGES:
-            gauge = GaugeMetricFamily(PREFIX + name, help_text, labels=("group",))
-            values = {group: value_of(figures) for group, figures in progress.items()}
-            yield from _added(gauge, groups, values)
-            yield gauge
-
-
-def _added(
-    family: CounterMetricFamily | GaugeMetricFamily,
-    groups: Sequence[str],
-    counts: Mapping[str, float],
-) -> Iterator[None]:
-    """Add a sample of each group to a family, in steps."""
-    for number, group in enumerate(groups, 1):
-        family.add_metric((group,), counts.get(group, 0))
-        if number % _STEP_GROUPS == 0:
-            yield
-
-
-def _progress(broker: Broker) -> Steps[dict[str, GroupFigures]]:
-    found: dict[str, GroupFigures] = {}
-    for number, info in enumerate(broker.groups.all(), 1):
-        # It may have been deleted since the last step.
-        with suppress(GroupUnknown):
-            status = yield from broker[Progress].status(info.group)
-            found[info.group] = group_figures(info.group, status)
-        if number % _STEP_PROGRESS == 0:
-            yield
-    return found
-
-
-def _member_counts(broker: Broker) -> Steps[dict[str, int]]:
-    counts: dict[str, int] = {}
-    for number, info in enumerate(broker.groups.all(), 1):
-        counts[info.group] = len(broker.membership.members(info.group))
-        if number % _STEP_GROUPS == 0:
-            yield
-    return counts
 
 
 def _by_level(now: Now) -> Iterator[Metric]:

@@ -19,7 +19,8 @@ CHANGES: Final = 150
 NAMES: Final = (
     *("group", "name", "id", "topic", "tag", "key", "reason", "since", "until", "from", "origin"),
     *("level", "span", "cursor", "view", "order", "action", "to", "chosen", "ids", "what", "only"),
-    *("as", "begin", "before", "rate", "again", "to_topic", "job_id", "policy", "max"),
+    *("as", "begin", "before", "rate", "again", "to_topic", "job_id", "policy", "max", "burst"),
+    "per_second",
 )
 VALUES: Final = (
     *("", "0", "1", "5", "-1", "64", "65", "99999999999", "9" * 15, "1.2.3", "1.1.1.1.1", "0:0"),

@@ -340,6 +340,28 @@ def test_a_group_shows_when_its_retries_come(under_test: BrokerUnderTest) -> Non
     assert RetryPolicy.parse(info.retry_policy).delays_ms == (60_000, 600_000)
 
 
+def test_a_group_shows_its_rate_limit_and_takes_another(under_test: BrokerUnderTest) -> None:
+    """With the burst that is in force; an empty field ends it."""
+    dead_letters(under_test, 1)
+    shown = {"per_second": "0.5", "burst": "7"}
+    line = "Rate limit: 0.5 a second, 7 at once; it held nothing back in the last minute."
+
+    async def scenario(browser: Browser) -> None:
+        page = await browser.get(f"/group?name={GROUP}")
+        assert "Rate limit" not in page.text
+        fields = dict(page.fields())
+        for wrong in ("nan", "1e3", "-1", "1000001", "1.2.3"):
+            refused = await browser.send("/group", fields | {"per_second": wrong})
+            assert refused.status == 400
+            assert wrong in refused.text
+        assert line in (await browser.send("/group", fields | shown)).text
+        again = await browser.get(f"/group?name={GROUP}")
+        assert {name: again.field(name) for name in shown} == shown
+        assert "Rate limit" not in (await browser.send("/group", fields)).text
+
+    browse(under_test, scenario)
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [

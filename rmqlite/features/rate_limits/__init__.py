@@ -1,0 +1,1 @@
+"""How many messages a second a group is handed at most, all its members together."""
