@@ -23,8 +23,8 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_605, 112),
-    "features": Size(521, 8),
+    "kernel": Size(22_621, 112),
+    "features": Size(522, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),
     # Who is the master, decided by etcd or the archive.
@@ -34,9 +34,10 @@ SIZES: Final = {
     "features.cluster": Size(652, 5),
     "features.dead_letters": Size(1_982, 12),
     "features.exact_retries": Size(79, 3),
+    "features.expiry": Size(154, 3),
     "features.figures": Size(286, 5),
     "features.finding": Size(712, 7),
-    "features.leases": Size(2_484, 12),
+    "features.leases": Size(2_488, 12),
     "features.ha": Size(737, 7),
     "features.name_server": Size(184, 5),
     "features.operating": Size(961, 9),
@@ -48,7 +49,7 @@ SIZES: Final = {
     "features.transactions": Size(759, 7),
     "cli": Size(11_982, 58),
     "celery": Size(764, 6),
-    "client": Size(6_391, 28),
+    "client": Size(6_408, 28),
     "protocols": Size(15_620, 77),
     "rmqlite": Size(187, 4),
     "spark": Size(7_797, 41),
@@ -56,7 +57,7 @@ SIZES: Final = {
     "testing": Size(569, 4),
     "views": Size(2_038, 9),
     "web": Size(2_438, 11),
-    "C": Size(2_522, 15),
+    "C": Size(2_530, 15),
 }
 
 

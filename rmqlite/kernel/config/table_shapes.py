@@ -126,6 +126,7 @@ class GroupRow(_Row):
     consume_enable: bool = True
     consume_message_orderly: bool = False
     rmqlite_retry_policy: Annotated[str, AfterValidator(_policy)] = ""
+    rmqlite_bury_expired: bool = False
 
 
 class GroupsTable(TableShape):

@@ -100,7 +100,7 @@ class GroupInfo:
 
     retry_policy: the levels at which failed messages wait, see words/retry_policy.py.  orderly: the
     messages of a message group are consumed in order, by clients that the broker gives messages
-    one by one (RocketMQ 5's consumeMessageOrderly).
+    one by one (RocketMQ 5's consumeMessageOrderly).  bury_expired: what expires is a dead letter.
     """
 
     group: str
@@ -109,6 +109,7 @@ class GroupInfo:
     can_consume: bool = True
     retry_policy: str = ""
     orderly: bool = False
+    bury_expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +143,4 @@ class GroupChange:
     can_consume: bool | None = None
     retry_policy: str | None = None
     orderly: bool | None = None
+    bury_expired: bool | None = None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import astuple, replace
+from dataclasses import asdict, astuple, replace
 from typing import Any, Final, NamedTuple
 
 from rmqlite.kernel.admission import TimerRules
@@ -45,10 +45,9 @@ _NOT_OURS: Final[Row] = {
     "whichBrokerWhenConsumeSlowly": 1,
 }
 """RocketMQ's other columns of a row, with its defaults; GroupExtras has them in this order."""
-
-
 _ORDERLY: Final = "consumeMessageOrderly"
-_OURS_OR_NEW: Final = (TABLE_KEY, _ORDERLY)
+_EXPIRED: Final = "rmqliteBuryExpired"
+_OURS_OR_NEW: Final = (TABLE_KEY, _ORDERLY, _EXPIRED)
 
 
 class _Known(NamedTuple):
@@ -127,27 +126,16 @@ class GroupTable:
             if policy.is_exact:
                 timers = TimerRules.of(self._config, lambda: None)
                 timers.check("retry_policy", policy.text, policy.longest_ms)
-        wanted = {
-            name: value
-            for name in ("max_reconsume_times", "retry_queues", "can_consume", "orderly")
-            if (value := getattr(change, name)) is not None
-        }
-        info = replace(info, **wanted, retry_policy=policy.text)
+        wanted = {name: value for name, value in asdict(change).items() if value is not None}
+        info = replace(info, **wanted | {"retry_policy": policy.text})
         self._check_room([info])
         # Widen first: nobody would read retries in queues that the topic lacks.
         self._topics.widen(retry_topic(info.group), info.retry_queues)
         has_new_extras = extras not in (None, self.extras(info.group))
         if info != self.get(info.group) or has_new_extras:
             self._save({info: policy}, extras)
-            log.info(
-                "group changed group=%s max_reconsume_times=%d retry_policy=%r retry_queues=%d"
-                " can_consume=%s",
-                info.group,
-                info.max_reconsume_times,
-                info.retry_policy,
-                info.retry_queues,
-                info.can_consume,
-            )
+            settings = [f"{name}={value!r}" for name, value in asdict(info).items()]
+            log.info("group changed %s", " ".join(settings))
         return info
 
     def delete(self, group: str) -> None:
@@ -208,6 +196,7 @@ class GroupTable:
             "retryQueueNums": info.retry_queues,
             TABLE_KEY: info.retry_policy,
             _ORDERLY: info.orderly,
+            _EXPIRED: info.bury_expired,
         }
         # RocketMQ 4.9 has no such column.
         return {key: value for key, value in row.items() if value or key not in _OURS_OR_NEW}
@@ -231,6 +220,7 @@ def _info(row: GroupRow) -> GroupInfo:
         row.consume_enable,
         row.rmqlite_retry_policy,
         row.consume_message_orderly,
+        row.rmqlite_bury_expired,
     )
 
 

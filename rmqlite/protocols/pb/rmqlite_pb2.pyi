@@ -591,20 +591,22 @@ class CreateTopicResponse(_message.Message):
     def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("group", "max_reconsume_times", "retry_queues", "can_consume", "retry_policy", "orderly")
+    __slots__ = ("group", "max_reconsume_times", "retry_queues", "can_consume", "retry_policy", "orderly", "bury_expired")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
     RETRY_QUEUES_FIELD_NUMBER: _ClassVar[int]
     CAN_CONSUME_FIELD_NUMBER: _ClassVar[int]
     RETRY_POLICY_FIELD_NUMBER: _ClassVar[int]
     ORDERLY_FIELD_NUMBER: _ClassVar[int]
+    BURY_EXPIRED_FIELD_NUMBER: _ClassVar[int]
     group: str
     max_reconsume_times: int
     retry_queues: int
     can_consume: bool
     retry_policy: str
     orderly: bool
-    def __init__(self, group: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., retry_queues: _Optional[int] = ..., can_consume: bool = ..., retry_policy: _Optional[str] = ..., orderly: bool = ...) -> None: ...
+    bury_expired: bool
+    def __init__(self, group: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., retry_queues: _Optional[int] = ..., can_consume: bool = ..., retry_policy: _Optional[str] = ..., orderly: bool = ..., bury_expired: bool = ...) -> None: ...
 
 class PreviewTopicDeletionRequest(_message.Message):
     __slots__ = ("topic",)
@@ -1459,20 +1461,22 @@ class GetHistoryResponse(_message.Message):
     def __init__(self, message_id: _Optional[str] = ..., events: _Optional[_Iterable[_Union[HistoryEvent, _Mapping]]] = ..., is_cut: bool = ...) -> None: ...
 
 class SetGroupRequest(_message.Message):
-    __slots__ = ("group", "max_reconsume_times", "retry_queues", "can_consume", "retry_policy", "orderly")
+    __slots__ = ("group", "max_reconsume_times", "retry_queues", "can_consume", "retry_policy", "orderly", "bury_expired")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
     RETRY_QUEUES_FIELD_NUMBER: _ClassVar[int]
     CAN_CONSUME_FIELD_NUMBER: _ClassVar[int]
     RETRY_POLICY_FIELD_NUMBER: _ClassVar[int]
     ORDERLY_FIELD_NUMBER: _ClassVar[int]
+    BURY_EXPIRED_FIELD_NUMBER: _ClassVar[int]
     group: str
     max_reconsume_times: int
     retry_queues: int
     can_consume: bool
     retry_policy: str
     orderly: bool
-    def __init__(self, group: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., retry_queues: _Optional[int] = ..., can_consume: bool = ..., retry_policy: _Optional[str] = ..., orderly: bool = ...) -> None: ...
+    bury_expired: bool
+    def __init__(self, group: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., retry_queues: _Optional[int] = ..., can_consume: bool = ..., retry_policy: _Optional[str] = ..., orderly: bool = ..., bury_expired: bool = ...) -> None: ...
 
 class SetGroupResponse(_message.Message):
     __slots__ = ("group",)
