@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -47,6 +48,7 @@ from rmqlite.views.groups import (
     GroupFigures,
     attempts_table,
     death_lines,
+    expired_lines,
     group_figures,
     members_table,
     oldest_cell,
@@ -61,7 +63,14 @@ from rmqlite.views.tables import cell_text
 
 app = typer.Typer(no_args_is_help=True, help="List, show and change consumer groups.")
 
-_SETTINGS: Final = ("max_reconsume_times", "retry_policy", "retry_queues", "can_consume", "orderly")
+_SETTINGS: Final = (
+    "max_reconsume_times",
+    "retry_policy",
+    "retry_queues",
+    "can_consume",
+    "orderly",
+    "bury_expired",
+)
 _PROGRESS: Final = Document(
     "Progress", "A group's progress in a queue, and its lag.", QueueProgress, lag=int
 )
@@ -107,6 +116,19 @@ _RESET: Final = Document(
 Orderly = Annotated[
     bool | None,
     option("--orderly/--no-orderly", "Do clients of RocketMQ 5 consume a message group in order?"),
+]
+
+
+class Expired(enum.StrEnum):
+    """What becomes of a message that has expired."""
+
+    DEAD_LETTER = "dead-letter"
+    SKIP = "skip"
+
+
+IfExpired = Annotated[
+    Expired | None,
+    option("--expired", "Is a message that comes too late a dead letter, or skipped?"),
 ]
 
 
@@ -174,7 +196,7 @@ def show_group(
     print_view(members_table(status.members, now_ms))
     if attempts:
         print_view(attempts_table(info, attempts, table))
-    print_lines(death_lines(info, attempts))
+    print_lines([*death_lines(info, attempts), *expired_lines(status)])
 
 
 @app.command("set")
@@ -209,11 +231,12 @@ def set_group(
         bool | None, option("--consume/--no-consume", "May the group consume?")
     ] = None,
     orderly: Orderly = None,
+    expired: IfExpired = None,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
     """Change a group's settings at once, or create it; waiting retries keep their time."""
-    asked = (max_reconsume_times, retry_policy, retry_queues, consume, orderly)
+    asked = (max_reconsume_times, retry_policy, retry_queues, consume, orderly, expired)
     if all(each is None for each in asked):
         wrong("give a setting of the group: --max-reconsume-times, --retry-policy …")
     with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
@@ -227,6 +250,7 @@ def set_group(
             can_consume=consume,
             retry_policy=retry_policy,
             orderly=orderly,
+            bury_expired=None if expired is None else expired is Expired.DEAD_LETTER,
         )
         table = parse_levels(admin.levels().message_delay_level)
     if as_json:

@@ -318,6 +318,7 @@ class AdminClient(AdminCalls, Closing):
         can_consume: bool | None = None,
         retry_policy: str | None = None,
         orderly: bool | None = None,
+        bury_expired: bool | None = None,
     ) -> GroupInfo:
         """Change a group's settings at once and durably, or create it; None changes nothing.
 
@@ -325,6 +326,7 @@ class AdminClient(AdminCalls, Closing):
         "list(90s, 10m)" or "exponential(10s, 3, 1h, jitter=20%)", which are exact, or "" for
         RocketMQ's.
         orderly: clients of RocketMQ 5 consume the messages of a message group in order.
+        bury_expired: what expires for the group is a dead letter, and not only skipped.
         Waiting retries keep their time.  Raises InvalidName, InvalidValue.
         """
         return self._ask(
@@ -336,6 +338,7 @@ class AdminClient(AdminCalls, Closing):
                 can_consume=can_consume,
                 retry_policy=retry_policy,
                 orderly=orderly,
+                bury_expired=bury_expired,
             ),
         )
 

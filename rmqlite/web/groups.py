@@ -94,6 +94,7 @@ async def change(visit: Visit) -> Response:
         can_consume=fields.is_on("can_consume"),
         retry_policy=fields.text("policy"),
         orderly=fields.is_on("orderly"),
+        bury_expired=fields.is_on("bury_expired"),
     )
     await visit.service.groups.change(wanted)
     return await _group(visit, wanted.group, is_changed=True)
@@ -117,6 +118,7 @@ async def _group(visit: Visit, name: str, *, is_changed: bool = False) -> Respon
         members=members_table(status.members, visit.now_ms),
         silent=silent_lines(status) if status.members else (),
         is_broadcasting=status.is_broadcasting,
+        expired=status.expired,
         broadcasting=BROADCASTING,
         attempts=attempts_table(status.info, attempts, table),
         death=" ".join(death_lines(status.info, attempts)),

@@ -49,7 +49,9 @@ class Expiry:
         that: another member, or another topic of a retry queue, may come by it again.  A restart
         forgets it."""
 
-    def check(self, draft: Draft, *, is_alone: bool = True, is_failed: bool = False) -> None:
+    def check_expiring(
+        self, draft: Draft, *, is_alone: bool = True, is_failed: bool = False
+    ) -> None:
         """check_draft(), and InvalidValue for a time that is none, or at which it still waits.
 
         One that has expired already is accepted: it was sent in time, perhaps, and came late.

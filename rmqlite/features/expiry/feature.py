@@ -13,7 +13,7 @@ from rmqlite.kernel.service.service import Feature
 def _make(broker: Broker) -> Iterable[object]:
     expiry = Expiry(broker.parts, broker.failing)
     broker.parts.filters.left = expiry.left
-    broker.drafts.plain.check = expiry.check
+    broker.drafts.plain.check = expiry.check_expiring
     yield expiry
 
 

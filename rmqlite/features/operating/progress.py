@@ -43,6 +43,7 @@ class Progress:
         self._membership = parts.membership
         self._groups = parts.groups
         self._clock = parts.clock
+        self._counts = parts.counts
         self._traffic = traffic
         self._leases = leases
         self._started_at_ms = parts.clock.now_ms()
@@ -53,7 +54,9 @@ class Progress:
         progress = yield from self.of_queues(group)
         members = self._membership.members(group)
         is_broadcasting = self._membership.is_broadcasting(group)
-        return GroupStatus(info, members, progress, is_broadcasting, self._clock.now_ms())
+        expired = self._counts.expired[group]
+        now_ms = self._clock.now_ms()
+        return GroupStatus(info, members, progress, is_broadcasting, now_ms, expired)
 
     def of_queues(
         self, group: str, topic: str = "", *, with_unused: bool = False

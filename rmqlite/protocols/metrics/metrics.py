@@ -72,11 +72,7 @@ COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         "Messages delivered from the schedule to their topic, retries included.",
         lambda now: now.status.delivered,
     ),
-    (
-        "messages_cancelled",
-        "Scheduled messages that were cancelled.",
-        lambda now: now.status.cancelled,
-    ),
+    ("messages_cancelled", "Scheduled messages, cancelled.", lambda now: now.status.cancelled),
     (
         "messages_fired",
         "Scheduled messages that were delivered at once because somebody asked for it.",
@@ -150,6 +146,7 @@ GROUP_COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], Mapping[str, int]
         "Failed messages that became a consumer group's dead letters.",
         lambda now: now.broker.counts.dead,
     ),
+    ("messages_expired", "Too late for a consumer group.", lambda now: now.broker.counts.expired),
 )
 
 GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (

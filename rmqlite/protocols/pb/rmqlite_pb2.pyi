@@ -701,18 +701,20 @@ class QueueProgress(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., client_id: _Optional[str] = ..., in_flight: _Optional[int] = ..., has_no_lag: bool = ..., oldest_timestamp_ms: _Optional[int] = ..., progressed_at_ms: _Optional[int] = ..., silent_since_ms: _Optional[int] = ...) -> None: ...
 
 class DescribeGroupResponse(_message.Message):
-    __slots__ = ("info", "members", "progress", "is_broadcasting", "now_ms")
+    __slots__ = ("info", "members", "progress", "is_broadcasting", "now_ms", "expired")
     INFO_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     IS_BROADCASTING_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_FIELD_NUMBER: _ClassVar[int]
     info: Group
     members: _containers.RepeatedCompositeFieldContainer[Member]
     progress: _containers.RepeatedCompositeFieldContainer[QueueProgress]
     is_broadcasting: bool
     now_ms: int
-    def __init__(self, info: _Optional[_Union[Group, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[QueueProgress, _Mapping]]] = ..., is_broadcasting: bool = ..., now_ms: _Optional[int] = ...) -> None: ...
+    expired: int
+    def __init__(self, info: _Optional[_Union[Group, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[QueueProgress, _Mapping]]] = ..., is_broadcasting: bool = ..., now_ms: _Optional[int] = ..., expired: _Optional[int] = ...) -> None: ...
 
 class GetBrokerStatusRequest(_message.Message):
     __slots__ = ()

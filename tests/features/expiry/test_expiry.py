@@ -95,7 +95,7 @@ def test_a_dead_letter_says_that_it_has_expired(under_test: BrokerUnderTest) -> 
     (dead,) = dead_letters(under_test)
     assert (dead.body, dead.properties[FAILURE_REASON]) == (b"soon-0", "expired")
     assert dead.origin_topic == TOPIC
-    assert len(under_test.pull(DLQ, group="readers of dead letters").messages) == 1
+    assert len(under_test.pull(DLQ, group="menders").messages) == 1
     assert under_test.broker.topics.get(dlq_topic("another")) is None
 
 
