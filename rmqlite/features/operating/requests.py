@@ -98,8 +98,8 @@ class QueueProgress:
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
     """is_broadcasting: each member reads all queues and keeps its own offsets, so that nobody else
-    knows how far it is.  now_ms: the broker's clock; 0 from a broker before 0.12.  expired: what had
-    expired when the group came to it, since the broker's start."""
+    knows how far it is.  now_ms: the broker's clock; 0 from a broker before 0.12.  expired: what
+    had expired when the group came to it, since the broker's start."""
 
     info: GroupInfo
     members: tuple[MemberInfo, ...]
