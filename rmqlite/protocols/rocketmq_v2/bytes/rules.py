@@ -22,7 +22,7 @@ from rmqlite.kernel.words.limits import (
     MESSAGE_ID_BYTES_MAX,
     RECEIVE_MESSAGES_MAX,
 )
-from rmqlite.kernel.words.message import MESSAGE_GROUP, RESERVED_PROPERTIES
+from rmqlite.kernel.words.message import EXPIRES_AT_MS, MESSAGE_GROUP, RESERVED_PROPERTIES
 from rmqlite.kernel.words.names import check_group, check_topic, is_system, is_system_group
 from rmqlite.protocols.pb.rocketmq_v2 import definition_pb2 as definition
 from rmqlite.protocols.pb.rocketmq_v2 import service_pb2 as service
@@ -55,8 +55,9 @@ _MORE_RESERVED: Final = (
     *(MESSAGE_GROUP, BORN_HOST, TRACE_CONTEXT, "BORN_TIMESTAMP", "POP_CK", "POP_CK_OFFSET"),
     *("1ST_POP_TIME", "DUP_INFO", "EXTEND_UNIQ_INFO", "TIMER_DELAY_LEVEL", "__CRC32#"),
 )
-RESERVED: Final = RESERVED_PROPERTIES.union(_MORE_RESERVED)
-"""A user's property has none of these names, and a consumer sees none of them as a property."""
+RESERVED: Final = RESERVED_PROPERTIES.union(_MORE_RESERVED) - {EXPIRES_AT_MS}
+"""A user's property has none of these names, and a consumer sees none of them as a property.  When a
+message expires these clients can say in no other way."""
 _MORE_SYSTEM_TOPICS: Final = frozenset({"CHECKPOINT_TOPIC"})
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
