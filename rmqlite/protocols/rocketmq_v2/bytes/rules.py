@@ -56,8 +56,8 @@ _MORE_RESERVED: Final = (
     *("1ST_POP_TIME", "DUP_INFO", "EXTEND_UNIQ_INFO", "TIMER_DELAY_LEVEL", "__CRC32#"),
 )
 RESERVED: Final = RESERVED_PROPERTIES.union(_MORE_RESERVED) - {EXPIRES_AT_MS}
-"""A user's property has none of these names, and a consumer sees none of them as a property.  When a
-message expires these clients can say in no other way."""
+"""A user's property has none of these names, and a consumer sees none of them as a property.  These
+clients can say in no other way when a message expires."""
 _MORE_SYSTEM_TOPICS: Final = frozenset({"CHECKPOINT_TOPIC"})
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
