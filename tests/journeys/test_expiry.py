@@ -59,9 +59,9 @@ def leased(endpoint: str) -> Iterator[Given]:
             consumer.subscribe("orders")
             while not is_over.is_set():
                 with suppress(RmqliteError):
-                    if messages := consumer.receive(32):
+                    if messages := consumer.receive(32, invisible="5s"):
                         given.update([each.body.decode() for each in messages])
-                        consumer.ack(*messages)
+                        consumer.ack(messages)
 
     thread = threading.Thread(target=consume)
     thread.start()
