@@ -50,7 +50,7 @@ SIZES: Final = {
     "cli": Size(12_010, 58),
     "celery": Size(764, 6),
     "client": Size(6_411, 28),
-    "protocols": Size(15_617, 77),
+    "protocols": Size(15_618, 77),
     "rmqlite": Size(187, 4),
     "spark": Size(7_797, 41),
     "store_tools": Size(7_199, 32),
