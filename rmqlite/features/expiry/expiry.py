@@ -23,7 +23,7 @@ from rmqlite.kernel.records.wait_queues import WAIT_TOPICS
 from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import INSTANT_MS_MAX, INSTANT_MS_MIN
-from rmqlite.kernel.words.message import EXPIRES_AT_MS
+from rmqlite.kernel.words.message import EXPIRES_AT_MS, find_property, property_marker
 from rmqlite.kernel.words.names import TOOLS_GROUP, is_dlq
 from rmqlite.kernel.words.property_string import PropertyString
 
@@ -34,6 +34,7 @@ DEAD_AT_ONCE: Final = 32
 HANDLED_MAX: Final = 20_000
 """So many messages are known to have expired for a group, with 200 bytes each."""
 _MARK: Final = f"{EXPIRES_AT_MS}\x01".encode()
+_MARKER: Final = property_marker(EXPIRES_AT_MS)
 _DIGITS: Final = re.compile(rb"[0-9]{1,15}")
 _RULE: Final = f"milliseconds since 1970, from {INSTANT_MS_MIN} to {INSTANT_MS_MAX}"
 
@@ -47,7 +48,8 @@ class Expiry:
         self._handled: OrderedDict[tuple[str, int], None] = OrderedDict()
         """By group and physical offset what was counted, and is a dead letter if the group wants
         that: another member, or another topic of a retry queue, may come by it again.  A restart
-        forgets it."""
+        forgets it; so what a crash brings back, because its offset was not saved, is counted, and a
+        dead letter, once more."""
 
     def check_expiring(
         self, draft: Draft, *, is_alone: bool = True, is_failed: bool = False
@@ -113,9 +115,10 @@ class Expiry:
         return self._parts.membership.is_broadcasting(group)
 
     def _bury(self, group: str, physical_offset: int) -> None:
-        # By send_back(): a consumer that has failed it just now has made its retry already.
-        request = SendBackRequest(group, physical_offset, delay_level=-1, reason=REASON)
-        self._failing.send_back(request)
+        # A consumer that has failed it just now has made its retry, which expires by itself.
+        if self._failing.sent_back.result(SendBackRequest(group, physical_offset)) is None:
+            request = SendBackRequest(group, physical_offset, delay_level=-1, reason=REASON)
+            self._failing.send_back(request)
 
     def _note(self, key: tuple[str, int]) -> None:
         self._parts.counts.expired[key[0]] += 1
@@ -126,7 +129,7 @@ class Expiry:
 
 def _has_expired(record: Record, now_ms: int) -> bool:
     """A value that the broker would refuse is none: RocketMQ may have stored it."""
-    at_ms = _instant(record.properties.get(EXPIRES_AT_MS) or b"")
+    at_ms = _instant(find_property(record.head.properties, _MARKER) or b"")
     return at_ms is not None and at_ms <= now_ms
 
 

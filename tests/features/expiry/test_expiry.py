@@ -124,19 +124,23 @@ def test_a_retry_expires_too(under_test: BrokerUnderTest) -> None:
     assert dead.origin_topic == TOPIC
 
 
-def test_a_message_that_was_sent_back_meanwhile_is_no_dead_letter(
-    under_test: BrokerUnderTest,
+@pytest.mark.parametrize("delay_level", [-1, 3])
+def test_a_message_that_was_sent_back_meanwhile_is_dead_once(
+    under_test: BrokerUnderTest, delay_level: int
 ) -> None:
-    """Its retry is there, and will expire."""
+    """Its dead letter is there, or its retry, which will expire."""
     save_group(under_test, bury_expired=True)
     send_mixed(under_test, 1)
     (failed, _) = under_test.pull(TOPIC, group=GROUP).messages
-    send_back(under_test, failed, delay_level=-1, reason="no such user")
+    send_back(under_test, failed, delay_level=delay_level, reason="no such user")
     under_test.clock.forward(SOON_MS)
     assert pulled(under_test) == ["never-0"]
-    assert [each.properties[FAILURE_REASON] for each in dead_letters(under_test)] == [
-        "no such user"
-    ]
+    assert len(dead_letters(under_test)) == (delay_level < 0)
+    under_test.clock.forward(2 * SOON_MS)
+    under_test.deliver()
+    under_test.pull(retry_topic(GROUP), group=GROUP)
+    (dead,) = dead_letters(under_test)
+    assert dead.properties[FAILURE_REASON] == ("expired" if delay_level > 0 else "no such user")
 
 
 def test_a_step_makes_few_dead_letters(under_test: BrokerUnderTest) -> None:
