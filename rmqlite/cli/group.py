@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -47,6 +48,7 @@ from rmqlite.views.groups import (
     GroupFigures,
     attempts_table,
     death_lines,
+    expired_lines,
     group_figures,
     limit_line,
     members_table,
@@ -64,7 +66,7 @@ app = typer.Typer(no_args_is_help=True, help="List, show and change consumer gro
 
 _SETTINGS: Final = (
     *("max_reconsume_times", "retry_policy", "retry_queues", "can_consume", "orderly"),
-    *("max_per_second", "burst"),
+    *("max_per_second", "burst", "bury_expired"),
 )
 _PROGRESS: Final = Document(
     "Progress", "A group's progress in a queue, and its lag.", QueueProgress, lag=int
@@ -134,6 +136,19 @@ Burst = Annotated[
 ]
 
 
+class Expired(enum.StrEnum):
+    """What becomes of a message that has expired."""
+
+    DEAD_LETTER = "dead-letter"
+    SKIP = "skip"
+
+
+IfExpired = Annotated[
+    Expired | None,
+    option("--expired", "Is a message that comes too late a dead letter, or skipped?"),
+]
+
+
 @app.command("list")
 @prints(lambda: list[_LISTED])  # type: ignore[valid-type]
 def list_groups(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
@@ -200,7 +215,7 @@ def show_group(
     print_view(members_table(status.members, now_ms))
     if attempts:
         print_view(attempts_table(info, attempts, table))
-    print_lines(death_lines(info, attempts))
+    print_lines([*death_lines(info, attempts), *expired_lines(status)])
 
 
 @app.command("set")
@@ -237,6 +252,7 @@ def set_group(
     orderly: Orderly = None,
     max_per_second: MaxPerSecond = None,
     burst: Burst = None,
+    expired: IfExpired = None,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
@@ -249,6 +265,7 @@ def set_group(
         "orderly": orderly,
         "max_per_second": max_per_second,
         "burst": burst,
+        "bury_expired": None if expired is None else expired is Expired.DEAD_LETTER,
     }
     if all(each is None for each in wanted.values()):
         wrong("give a setting of the group: --max-reconsume-times, --retry-policy …")

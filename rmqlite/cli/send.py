@@ -71,6 +71,9 @@ class WaitOptions:
     ] = None
     at: At = ""
     after: After = ""
+    expires_after: Annotated[
+        str | None, option("--expires-after", "No group gets the message so long after now.")
+    ] = None
 
 
 Property = Annotated[
@@ -142,6 +145,7 @@ def send(
         delay=wait.delay,
         deliver_at=moment_ms("--at", wait.at),
         deliver_after=wait.after or None,
+        expires_after=wait.expires_after,
         max_reconsume_times=max_reconsume_times,
         unique_id=unique.unique_id,
         replace=unique.replace,

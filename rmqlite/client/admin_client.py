@@ -320,6 +320,7 @@ class AdminClient(AdminCalls, Closing):
         orderly: bool | None = None,
         max_per_second: float | None = None,
         burst: int | None = None,
+        bury_expired: bool | None = None,
     ) -> GroupInfo:
         """Change a group's settings at once and durably, or create it; None changes nothing.
 
@@ -329,6 +330,7 @@ class AdminClient(AdminCalls, Closing):
         orderly: clients of RocketMQ 5 consume the messages of a message group in order.
         max_per_second: so many messages are handed out, to all members together; 0: no limit.
         burst: so many at once; 0: the messages of one second, at least one.
+        bury_expired: what expires for the group is a dead letter, and not only skipped.
         Waiting retries keep their time.  Raises InvalidName, InvalidValue.
         """
         return self._ask(
@@ -342,6 +344,7 @@ class AdminClient(AdminCalls, Closing):
                 orderly=orderly,
                 max_per_second=max_per_second,
                 burst=burst,
+                bury_expired=bury_expired,
             ),
         )
 

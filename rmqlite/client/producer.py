@@ -38,8 +38,15 @@ from rmqlite.kernel.words.errors import (
     RmqliteError,
     must_be_type,
 )
-from rmqlite.kernel.words.levels import Instant, LevelTable, Wait, parse_levels
-from rmqlite.kernel.words.message import UNIQUE_ID, UNIQUE_ID_REPLACE, Message
+from rmqlite.kernel.words.levels import (
+    Instant,
+    LevelTable,
+    Wait,
+    instant_ms,
+    parse_levels,
+    wait_ms,
+)
+from rmqlite.kernel.words.message import EXPIRES_AT_MS, UNIQUE_ID, UNIQUE_ID_REPLACE, Message
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.messages import (
     EncodedBatch,
@@ -75,6 +82,8 @@ class LevelLookup:
                 raise InvalidValue("message", what, "a Message(topic, body): send(Message(...))")
             if not isinstance(message, Message):
                 raise must_be_type("message", "Message", message)
+        if message.expires_after is not None or message.expires_at is not None:
+            message = message.with_properties({EXPIRES_AT_MS: str(_expires_at_ms(message))})
         if message.delay is None:
             return message
         delay = str(message.delay)
@@ -99,6 +108,14 @@ class LevelLookup:
         self._table = parse_levels(route.message_delay_level)
         self._asked_at_s = elapsed_s()
         return self._table
+
+
+def _expires_at_ms(message: Message) -> int:
+    """When a message expires; expires_after counts from now on, by this machine's clock."""
+    if message.expires_after is not None:
+        return wall_ms() + wait_ms("expires_after", message.expires_after)
+    assert message.expires_at is not None
+    return instant_ms("expires_at", message.expires_at)
 
 
 class EncodedSend(NamedTuple):

@@ -20,6 +20,7 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "transactions": (),
     "leases": (),
     "exact_retries": (),
+    "expiry": (),
     "simple_consumer": ("leases",),
     "raw_log": (),
     "name_server": (),

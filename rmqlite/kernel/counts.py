@@ -64,6 +64,7 @@ class Counts:
     pulled: Counter[str] = field(default_factory=Counter)
     retried: Counter[str] = field(default_factory=Counter)
     dead: Counter[str] = field(default_factory=Counter)
+    expired: Counter[str] = field(default_factory=Counter)
     changed: Counter[ScheduleAction] = field(default_factory=Counter)
     """Pending messages that were changed."""
     appends: Durations = field(default_factory=Durations)

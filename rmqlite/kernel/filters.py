@@ -5,12 +5,14 @@ A tag expression is "*", or "TagA || TagB" (reference §9.5).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
 
+from rmqlite.kernel import Steps
 from rmqlite.kernel.records.record import tags_hash
+from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.words.errors import ExpressionInvalid, InvalidValue
 from rmqlite.kernel.words.limits import EXPRESSION_BYTES_MAX, check_length
 
@@ -35,11 +37,18 @@ def _no_sql(text: str) -> PropertyFilter:
     raise InvalidValue("sql", text, "empty: this broker has no SQL92 filters")
 
 
+def _all(_group: str, found: Sequence[Record]) -> Steps[Sequence[Record]]:
+    yield from ()
+    return found
+
+
 @dataclass(slots=True)
 class Filters:
-    """sql: makes a filter of an SQL92 expression; raises ExpressionInvalid, InvalidValue."""
+    """sql: makes a filter of an SQL92 expression; raises ExpressionInvalid, InvalidValue.  left:
+    the records that a group may still be handed, in steps; raises StoreUnavailable."""
 
     sql: Callable[[str], PropertyFilter] = _no_sql
+    left: Callable[[str, Sequence[Record]], Steps[Sequence[Record]]] = _all
 
 
 def parse_tags(expression: str) -> frozenset[str] | None:

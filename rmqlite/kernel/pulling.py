@@ -152,7 +152,8 @@ def _pulled(parts: BrokerParts, request: PullRequest) -> Steps[Pulled]:
     if whole is not None:
         return Pulled(PullStatus.FOUND, offset + len(whole), low, high, whole)
     entries = queue.read(offset, config.filter_scan_max if tags or sql else most.messages)
-    found, compared = yield from _found(store, entries, most, tags, sql)
+    matching, compared = yield from _found(store, entries, most, tags, sql)
+    found = yield from parts.filters.left(request.group, matching)
     if not compared:
         status = PullStatus.NO_NEW_MESSAGE
     else:

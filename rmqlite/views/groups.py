@@ -378,6 +378,15 @@ def _attempts_text(attempts: Attempt) -> str:
     return f"{first:,}" if first == last else f"{first:,} to {last:,}"
 
 
+def expired_lines(status: GroupStatus) -> list[str]:
+    """What becomes of messages that expire; nothing while none has, and the group skips them."""
+    buries = status.info.bury_expired
+    if not status.expired and not buries:
+        return []
+    fate = "is a dead letter" if buries else "is skipped"
+    return [f"a message that has expired {fate}: {status.expired} since the broker's start"]
+
+
 def death_lines(info: GroupInfo, attempts: Sequence[Attempt] | None) -> list[str]:
     """When a message that keeps failing is dead; attempts: None for an unknown policy."""
     if attempts is None:

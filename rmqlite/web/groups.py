@@ -97,6 +97,7 @@ async def change(visit: Visit) -> Response:
         orderly=fields.is_on("orderly"),
         max_per_second=fields.decimal("per_second"),
         burst=fields.number("burst"),
+        bury_expired=fields.is_on("bury_expired"),
     )
     await visit.service.groups.change(wanted)
     return await _group(visit, wanted.group, is_changed=True)
@@ -120,6 +121,7 @@ async def _group(visit: Visit, name: str, *, is_changed: bool = False) -> Respon
         members=members_table(status.members, visit.now_ms),
         silent=silent_lines(status) if status.members else (),
         is_broadcasting=status.is_broadcasting,
+        expired=status.expired,
         broadcasting=BROADCASTING,
         limit=limit_line(status),
         attempts=attempts_table(status.info, attempts, table),

@@ -82,6 +82,7 @@ FOLDERS = {
     "cluster": 1,
     "dead_letters": 5,
     "exact_retries": 0,
+    "expiry": 0,
     "figures": 2,
     "finding": 6,
     "ha": 1,

@@ -23,8 +23,8 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_635, 112),
-    "features": Size(523, 8),
+    "kernel": Size(22_664, 112),
+    "features": Size(524, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),
     # Who is the master, decided by etcd or the archive.
@@ -34,12 +34,13 @@ SIZES: Final = {
     "features.cluster": Size(652, 5),
     "features.dead_letters": Size(1_982, 12),
     "features.exact_retries": Size(79, 3),
+    "features.expiry": Size(159, 3),
     "features.figures": Size(286, 5),
     "features.finding": Size(720, 7),
-    "features.leases": Size(2_498, 12),
+    "features.leases": Size(2_502, 12),
     "features.ha": Size(737, 7),
     "features.name_server": Size(184, 5),
-    "features.operating": Size(988, 9),
+    "features.operating": Size(993, 9),
     "features.rate_limits": Size(323, 5),
     "features.raw_log": Size(380, 5),
     "features.redrive": Size(2_344, 11),
@@ -48,18 +49,18 @@ SIZES: Final = {
     "features.standby": Size(1_677, 12),
     "features.transactions": Size(759, 7),
     "features.unique_ids": Size(485, 4),
-    "cli": Size(12_030, 58),
+    "cli": Size(12_051, 58),
     "celery": Size(764, 6),
-    "client": Size(6_422, 28),
-    "protocols": Size(15_689, 78),
+    "client": Size(6_442, 28),
+    "protocols": Size(15_693, 78),
     # metrics.groups
     "rmqlite": Size(187, 4),
     "spark": Size(7_797, 41),
     "store_tools": Size(7_199, 32),
     "testing": Size(569, 4),
-    "views": Size(2_055, 9),
-    "web": Size(2_451, 11),
-    "C": Size(2_522, 15),
+    "views": Size(2_064, 9),
+    "web": Size(2_453, 11),
+    "C": Size(2_530, 15),
 }
 
 

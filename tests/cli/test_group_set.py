@@ -30,7 +30,10 @@ def groups(broker: FakeBroker) -> dict[str, GroupInfo]:
             raise InvalidValue("retry_policy", "soon", "the rule")
         given = {
             name: value
-            for name in ("max_reconsume_times", "retry_queues", "can_consume", "retry_policy")
+            for name in (
+                *("max_reconsume_times", "retry_queues", "can_consume", "retry_policy"),
+                "bury_expired",
+            )
             if (value := getattr(wanted, name)) is not None
         }
         info = replace(known.get(wanted.group, GroupInfo(wanted.group)), **given)
@@ -68,6 +71,8 @@ def test_a_change_is_shown_before_and_now(run: Run, groups: dict[str, GroupInfo]
         ("--consume", "can_consume", True),
         ("--max-reconsume-times=0", "max_reconsume_times", 0),
         ("--retry-policy=", "retry_policy", ""),
+        ("--expired=dead-letter", "bury_expired", True),
+        ("--expired=skip", "bury_expired", False),
     ],
 )
 def test_only_what_is_named_is_asked_for(
@@ -190,3 +195,23 @@ def test_a_list_has_a_long_policy_in_one_line(run: Run, broker: FakeBroker) -> N
     broker.answers["DescribeGroup"] = lambda _: GroupStatus(info, (), ())
     (row,) = run("group", "list").stdout.splitlines()[1:]
     assert row.split()[-4:] == ["39s", "yes", "no", "1"]
+
+
+@pytest.mark.parametrize(
+    ("buries", "expired", "shown"),
+    [
+        (False, 0, []),
+        (False, 3, ["a message that has expired is skipped: 3 since the broker's start"]),
+        (True, 0, ["a message that has expired is a dead letter: 0 since the broker's start"]),
+    ],
+)
+def test_a_group_shows_what_expires(
+    run: Run, broker: FakeBroker, buries: bool, expired: int, shown: list[str]
+) -> None:
+    """Not where nothing does: most groups have no such messages."""
+    info = replace(GROUP.info, bury_expired=buries)
+    broker.answers["DescribeGroup"] = lambda _: replace(GROUP, info=info, expired=expired)
+    said = run("group", "show", "workers").stdout
+    assert [line for line in said.splitlines() if "expired" in line] == shown
+    tree = json.loads(run("group", "show", "workers", "--json").stdout)
+    assert (tree["expired"], tree["info"]["bury_expired"]) == (expired, buries)

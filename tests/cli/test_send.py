@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlite.cli.send import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batches
-from rmqlite.kernel.words.clock import local_text
+from rmqlite.kernel.words.clock import local_text, wall_ms
 from rmqlite.kernel.words.errors import Overloaded
 from rmqlite.protocols.native.bytes.messages import SendRequest
 from tests.cli.conftest import Run
@@ -57,6 +57,15 @@ def test_a_message_is_sent_for_an_instant(run: Run, broker: FakeBroker) -> None:
     for wrong in (("--at", "soon"), ("--after", "5"), ("--after", "1h", "--delay", "1h")):
         assert run("send", "orders", "x", *wrong).exit_code in (1, 2)
     assert len(broker.asked["Send"]) == 5
+
+
+def test_a_message_is_sent_that_expires(run: Run, broker: FakeBroker) -> None:
+    """So long after the send; a number alone could be seconds or minutes."""
+    before_ms = wall_ms()
+    assert run("send", "orders", "x", "--expires-after", "1h").exit_code == 0
+    (sent,) = broker.asked["Send"][0].messages
+    assert before_ms + 3_600_000 <= sent.expires_at <= wall_ms() + 3_600_000
+    assert run("send", "orders", "x", "--expires-after", "10").exit_code in (1, 2)
 
 
 def test_a_file_is_sent_a_line_a_message_in_batches(

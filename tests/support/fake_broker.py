@@ -397,6 +397,7 @@ def sent_of(request: SendRequest) -> Sent:
             own = decode_properties(draft.properties)
             at_ms, after_ms = own.pop("TIMER_DELIVER_MS", None), own.pop("TIMER_DELAY_MS", None)
             limit = own.pop("MAX_RECONSUME_TIMES", None)
+            expires_at_ms = own.pop("EXPIRES_AT_MS", None)
             messages.append(
                 Message(
                     batch.topic,
@@ -410,6 +411,7 @@ def sent_of(request: SendRequest) -> Sent:
                     max_reconsume_times=None if limit is None else int(limit),
                     deliver_at=None if at_ms is None else int(at_ms),
                     deliver_after=None if after_ms is None else f"{after_ms}ms",
+                    expires_at=None if expires_at_ms is None else int(expires_at_ms),
                     properties=own,
                 )
             )

@@ -121,7 +121,8 @@ def _share(queue: LeasedQueue, record: Record) -> int:
 
 def take_from(parts: BrokerParts, queue: LeasedQueue, asked: Receive) -> Steps[None]:
     """Find messages of a queue, in steps.  Raises what pull() raises."""
-    _take_visible(parts, queue, asked)
+    while (yield from _take_visible(parts, queue, asked)):
+        yield
     # While one receive reads on, others must not read the same messages.
     if queue.is_being_read:
         asked.passed_over.append(queue)
@@ -134,10 +135,11 @@ def take_from(parts: BrokerParts, queue: LeasedQueue, asked: Receive) -> Steps[N
         queue.is_being_read = queue.was_passed_over = False
 
 
-def _take_visible(parts: BrokerParts, queue: LeasedQueue, asked: Receive) -> None:
+def _take_visible(parts: BrokerParts, queue: LeasedQueue, asked: Receive) -> Steps[bool]:
+    """True if one of them had expired: then there may be more to look at."""
     stored = parts.store.queue(queue.queue.topic, queue.queue.queue_id)
     if not queue.visible or stored is None:
-        return
+        return False
     waiting: set[str] = set()
     offsets: list[int] = []
     for offset in queue.visible.islice(0, WAITING_MAX):
@@ -151,16 +153,19 @@ def _take_visible(parts: BrokerParts, queue: LeasedQueue, asked: Receive) -> Non
         else:
             offsets.append(offset)
     entries = [stored.read(offset, 1)[0] for offset in offsets]
-    for offset, record in zip(offsets, parts.store.read_records(entries), strict=True):
-        if record is None:
-            # Retention has taken it meanwhile.
-            queue.finish([offset])
-        elif not asked.fits(queue, record):
+    found = [record for record in parts.store.read_records(entries) if record]
+    # So few that they are one step, in which nobody else takes them.
+    left = yield from parts.filters.left(asked.request.group, found)
+    # The others have expired, or retention has taken them meanwhile.
+    queue.finish({*offsets} - {record.head.queue_offset for record in left})
+    for record in left:
+        offset = record.head.queue_offset
+        if not asked.fits(queue, record):
             # Those behind it wait for it: they may be of its message group.
             asked.has_left = True
-            return
-        else:
-            asked.take(queue, record, queue.visible[offset].message_group)
+            return False
+        asked.take(queue, record, queue.visible[offset].message_group)
+    return len(left) < len(offsets)
 
 
 def _take_new(parts: BrokerParts, queue: LeasedQueue, asked: Receive) -> Steps[None]:
@@ -186,9 +191,8 @@ def _take_new(parts: BrokerParts, queue: LeasedQueue, asked: Receive) -> Steps[N
         if pulled.status is PullStatus.NO_NEW_MESSAGE and pulled.next_offset == begin:
             return
         found = {record.head.queue_offset: record for record in pulled.records}
-        if not queue.is_retry:
-            unwanted = [n for n in range(begin, pulled.next_offset) if n not in found]
-            queue.finish([each for each in unwanted if not queue.has_seen(each)])
+        unwanted = [n for n in range(begin, pulled.next_offset) if n not in found]
+        queue.finish([each for each in unwanted if not queue.has_seen(each)])
         queue.cursors[topic] = pulled.next_offset
         _sort(queue, asked, found.values())
         yield

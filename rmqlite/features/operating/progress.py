@@ -61,8 +61,11 @@ class Progress:
         progress = yield from self.of_queues(group)
         members = self._membership.members(group)
         is_broadcasting = self._membership.is_broadcasting(group)
-        now_ms, held_back_at_ms = self._clock.now_ms(), self._counts.held_back_at_ms.get(group, 0)
-        return GroupStatus(info, members, progress, is_broadcasting, now_ms, held_back_at_ms)
+        expired, now_ms = self._counts.expired[group], self._clock.now_ms()
+        held_back_at_ms = self._counts.held_back_at_ms.get(group, 0)
+        return GroupStatus(
+            info, members, progress, is_broadcasting, now_ms, held_back_at_ms, expired
+        )
 
     def of_queues(
         self, group: str, topic: str = "", *, with_unused: bool = False

@@ -99,7 +99,8 @@ class QueueProgress:
 class GroupStatus:
     """is_broadcasting: each member reads all queues and keeps its own offsets, so that nobody else
     knows how far it is.  now_ms: the broker's clock; 0 from a broker before 0.12.  held_back_at_ms:
-    when its rate limit last left a call without a message; 0: never since the broker's start."""
+    when its rate limit last left a call without a message; 0: never since the broker's start.
+    expired: what had expired when the group came to it, since then."""
 
     info: GroupInfo
     members: tuple[MemberInfo, ...]
@@ -107,6 +108,7 @@ class GroupStatus:
     is_broadcasting: bool = False
     now_ms: int = 0
     held_back_at_ms: int = 0
+    expired: int = 0
 
 
 @dataclass(frozen=True, slots=True)

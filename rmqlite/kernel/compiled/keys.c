@@ -12,6 +12,7 @@ static Text *place_of(Properties *found, const uint8_t *name, Py_ssize_t size) {
     switch (name[0]) {
     case 'C': IS("CLUSTER", cluster); break;
     case 'D': IS("DELAY", delay); break;
+    case 'E': IS("EXPIRES_AT_MS", timer); break; /* the plain form compares it with the due time */
     case 'K': IS("KEYS", keys); break;
     case 'R': IS("REAL_TOPIC", real_topic); IS("REAL_QID", real_qid); break;
     case 'T':

@@ -72,7 +72,7 @@ typedef struct {
 typedef struct {
     Text uniq_key, keys, tags, delay, wait, real_topic, real_qid, cluster, tran_msg;
     Text timer_delay_s, timer_delay_ms, timer_at_ms, timer_out, timer_exact;
-    Text timer; /* any other of a timer */
+    Text timer; /* any other of a timer, or an expiry */
 } Properties;
 
 static inline uint32_t get32(const uint8_t *at) {

@@ -2,7 +2,7 @@
    before a pull hands it out, which is read_head() and has_sound_body() of record.py.
 
    It says no to whatever those have to decide: IPv6 hosts, rollbacks, records without an entry in
-   their queue, and topics that are not of ASCII. */
+   their queue, topics that are not of ASCII, and messages that may have expired. */
 
 #include "records.h"
 
@@ -12,6 +12,13 @@ static int is_topic(const uint8_t *at, Py_ssize_t size) {
     uint32_t hash = 0;
     return size > 0 && *at != '.' && hash_text(&hash, at, size) &&
            memchr(at, 0, size) == NULL && memchr(at, '/', size) == NULL;
+}
+
+static int may_expire(const uint8_t *at, const uint8_t *end) {
+    static const char name[] = "XPIRES_AT_MS\1"; /* with the rarest of its letters first */
+    for (; (at = memchr(at, 'X', end - at)) != NULL; at++)
+        if (end - at >= (Py_ssize_t)sizeof(name) && memcmp(at, name, sizeof(name) - 1) == 0) return 1;
+    return 0;
 }
 
 /* Do these bytes hold this very record, with a body whose CRC fits?  -1 with an error set. */
@@ -26,7 +33,7 @@ static int is_whole(const uint8_t *head, int64_t size, int64_t offset) {
     const uint8_t *body_end = head + HEAD_BYTES + body_bytes, *end = head + size;
     const uint8_t *topic_end = body_end + 1 + *body_end;
     if (topic_end + 2 > end || topic_end + 2 + (topic_end[0] << 8 | topic_end[1]) != end ||
-        !is_topic(body_end + 1, *body_end))
+        !is_topic(body_end + 1, *body_end) || may_expire(topic_end + 2, end))
         return 0;
     if (!body_crc(&crc, head + HEAD_BYTES, body_bytes)) return -1;
     return crc == get32(head + BODY_CRC_AT);

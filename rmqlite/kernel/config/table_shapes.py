@@ -128,6 +128,7 @@ class GroupRow(_Row):
     rmqlite_retry_policy: Annotated[str, AfterValidator(_policy)] = ""
     rmqlite_max_per_second: Annotated[float, Field(ge=0, le=PER_SECOND_MAX)] = 0.0
     rmqlite_burst: Annotated[int, Field(strict=True, ge=0, le=PER_SECOND_MAX)] = 0
+    rmqlite_bury_expired: bool = False
 
 
 class GroupsTable(TableShape):

@@ -101,6 +101,7 @@ class GroupInfo:
     retry_policy: the levels at which failed messages wait, see words/retry_policy.py.  orderly: the
     messages of a message group are consumed in order, by clients that the broker gives messages
     one by one (RocketMQ 5's consumeMessageOrderly).  max_per_second, burst: its rate limit.
+    bury_expired: what expires is a dead letter.
     """
 
     group: str
@@ -111,6 +112,7 @@ class GroupInfo:
     orderly: bool = False
     max_per_second: float = 0.0
     burst: int = 0
+    bury_expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +148,4 @@ class GroupChange:
     orderly: bool | None = None
     max_per_second: float | None = None
     burst: int | None = None
+    bury_expired: bool | None = None

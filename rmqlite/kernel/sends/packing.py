@@ -137,6 +137,7 @@ class PlainRecords:
         self._store_host = parts.host
         self.half_of: Callable[[Draft], NewRecord] = _refused_half
         """The half message of a draft that begins a transaction.  Raises what refuses it."""
+        self.check = check_draft
 
     def of(self, call: DraftCall) -> Steps[tuple[list[NewRecord], int]]:
         """The records of a call whose queues are chosen, and their work; in steps.
@@ -154,7 +155,7 @@ class PlainRecords:
                     yield
                 if group_of(draft.topic) is None:
                     # Others have been checked before they were changed.
-                    check_draft(draft, is_alone=is_alone)
+                    self.check(draft, is_alone=is_alone)
                 self._room.check_body(len(draft.body))
                 work += work_of(draft)
                 if draft.sys_flag & TRANSACTION_TYPE:

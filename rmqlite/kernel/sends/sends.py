@@ -115,7 +115,7 @@ class Sends:
 
     def check(self, draft: Draft) -> None:
         """Raises what refuses a message that is passed on before it is stored."""
-        check_draft(draft)
+        self.plain.check(draft)
         self._timers.due_ms(draft.properties, self._clock.now_ms())
 
     def needed(self, queue_id: int = -1) -> OnDemand:

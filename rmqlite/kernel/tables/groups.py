@@ -45,11 +45,10 @@ _NOT_OURS: Final[Row] = {
     "whichBrokerWhenConsumeSlowly": 1,
 }
 """RocketMQ's other columns of a row, with its defaults; GroupExtras has them in this order."""
-
-
 _ORDERLY: Final = "consumeMessageOrderly"
 _LIMIT: Final = ("rmqliteMaxPerSecond", "rmqliteBurst")
-_OURS_OR_NEW: Final = (TABLE_KEY, _ORDERLY, *_LIMIT)
+_EXPIRED: Final = "rmqliteBuryExpired"
+_OURS_OR_NEW: Final = (TABLE_KEY, _ORDERLY, *_LIMIT, _EXPIRED)
 
 
 class _Known(NamedTuple):
@@ -205,6 +204,7 @@ class GroupTable:
             TABLE_KEY: info.retry_policy,
             _ORDERLY: info.orderly,
             **dict(zip(_LIMIT, (info.max_per_second, info.burst), strict=True)),
+            _EXPIRED: info.bury_expired,
         }
         # RocketMQ 4.9 has no such column.
         return {key: value for key, value in row.items() if value or key not in _OURS_OR_NEW}
@@ -230,6 +230,7 @@ def _info(row: GroupRow) -> GroupInfo:
         row.consume_message_orderly,
         row.rmqlite_max_per_second,
         row.rmqlite_burst,
+        row.rmqlite_bury_expired,
     )
 
 

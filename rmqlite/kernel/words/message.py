@@ -121,6 +121,8 @@ TIMER_BROKERS: Final = tuple(
 )
 """Only brokers write these."""
 TIMER_PROPERTIES: Final = frozenset({*TIMER_ASKED, *TIMER_BROKERS})
+# Our own: from this instant on no group is handed the message.
+EXPIRES_AT_MS: Final = "EXPIRES_AT_MS"
 RESERVED_PROPERTIES: Final = frozenset(
     """KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
     BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION
@@ -130,7 +132,8 @@ RESERVED_PROPERTIES: Final = frozenset(
     INNER_MULTI_QUEUE_OFFSET DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID ORIGIN_QUEUE_ID
     ORIGIN_QUEUE_OFFSET FIRST_FAILURE_TIMESTAMP LAST_FAILURE_TIMESTAMP FAILURE_REASON
     FAILURE_REASON_ATTEMPT CLAIMED_ORIGIN_TOPIC CLAIMED_ORIGIN_MESSAGE_ID
-    DELIVERY_ATTEMPTS RESCHEDULED_FROM FIRED UNIQUE_ID UNIQUE_ID_REPLACE""".split()  # noqa: SIM905 - a list of words is read as one
+    DELIVERY_ATTEMPTS RESCHEDULED_FROM FIRED UNIQUE_ID UNIQUE_ID_REPLACE
+    EXPIRES_AT_MS""".split()  # noqa: SIM905 - a list of words is read as one
 ).union(TIMER_PROPERTIES)
 
 _LIMIT = re.compile(r"[0-9]{1,10}")
@@ -168,7 +171,9 @@ class Message:
     max_reconsume_times: how often consumers may fail it and get it again, in every group; with 0
     the first failure makes it a dead letter, with None the limit of the consumer or its group
     holds.  unique_id: the topic gets no second message with it within dedupWindow.  replace: if the
-    first one still waits, this one takes its place.  Raises InvalidValue.
+    first one still waits, this one takes its place.  expires_at: the instant from which on no group
+    is handed the message.  expires_after: the same, so long after the client sends it, by its own
+    clock.  Raises InvalidValue.
     """
 
     topic: str
@@ -185,6 +190,8 @@ class Message:
     deliver_after: Wait | None = None
     unique_id: str = ""
     replace: bool = False
+    expires_at: Instant | None = None
+    expires_after: Wait | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -202,6 +209,7 @@ class Message:
                 check_texts(self.tags, self.message_id, self.keys)
             is_now = self.delay is None and self.deliver_at is None and self.deliver_after is None
             is_now = is_now and self.delay_level.__class__ is self.flag.__class__ is int
+            is_now = is_now and self.expires_at is None and self.expires_after is None
             if not is_now or self.delay_level or self.flag or self.max_reconsume_times is not None:
                 _check_numbers(self)
             if self.unique_id or self.replace:
@@ -401,18 +409,22 @@ def check_property_types(properties: Any) -> None:
             raise must_be_type(f"properties[{shortened(key)!r}]", "str", value)
 
 
-def _check_numbers(message: Message) -> None:
-    if message.delay is not None:
-        object.__setattr__(message, "delay", delay_text(message.delay))
-    if message.deliver_at is not None:
-        object.__setattr__(message, "deliver_at", instant_ms("deliver_at", message.deliver_at))
-    if message.deliver_after is not None:
-        wait = whole_wait("deliver_after", message.deliver_after)
-        object.__setattr__(message, "deliver_after", wait)
-    given = [name for name in _WAITS if getattr(message, name)]
+def _check_alone(message: Message, names: Sequence[str]) -> None:
+    given = [name for name in names if getattr(message, name)]
     if len(given) > 1:
         rule = f"left out if {given[1]} is given"
         raise InvalidValue(given[0], getattr(message, given[0]), rule)
+
+
+def _check_numbers(message: Message) -> None:
+    if message.delay is not None:
+        object.__setattr__(message, "delay", delay_text(message.delay))
+    for name in ("deliver_at", "expires_at", "deliver_after", "expires_after"):
+        if (given := getattr(message, name)) is not None:
+            kept = instant_ms(name, given) if name.endswith("_at") else whole_wait(name, given)
+            object.__setattr__(message, name, kept)
+    _check_alone(message, _WAITS)
+    _check_alone(message, ("expires_at", "expires_after"))
     kinds = (message.delay_level.__class__, message.flag.__class__)
     if kinds != (int, int) or message.max_reconsume_times.__class__ not in (int, NoneType):
         check_field_types(message)

@@ -39,6 +39,11 @@ GROUP_COUNTERS: Final[Sequence[tuple[str, str, Callable[[Broker], Mapping[str, i
         lambda broker: broker.counts.dead,
     ),
     (
+        "messages_expired",
+        "Messages that had expired when a consumer group came to them.",
+        lambda broker: broker.counts.expired,
+    ),
+    (
         "rate_limit_waits",
         "Calls of a consumer group that had to wait for its rate limit.",
         lambda broker: broker.counts.held_back,

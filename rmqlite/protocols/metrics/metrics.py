@@ -64,11 +64,7 @@ COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         "Messages delivered from the schedule to their topic, retries included.",
         lambda now: now.status.delivered,
     ),
-    (
-        "messages_cancelled",
-        "Scheduled messages that were cancelled.",
-        lambda now: now.status.cancelled,
-    ),
+    ("messages_cancelled", "Scheduled messages, cancelled.", lambda now: now.status.cancelled),
     (
         "messages_fired",
         "Scheduled messages that were delivered at once because somebody asked for it.",

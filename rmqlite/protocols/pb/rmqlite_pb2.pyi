@@ -603,7 +603,7 @@ class CreateTopicResponse(_message.Message):
     def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("group", "max_reconsume_times", "retry_queues", "can_consume", "retry_policy", "orderly", "max_per_second", "burst")
+    __slots__ = ("group", "max_reconsume_times", "retry_queues", "can_consume", "retry_policy", "orderly", "max_per_second", "burst", "bury_expired")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
     RETRY_QUEUES_FIELD_NUMBER: _ClassVar[int]
@@ -612,6 +612,7 @@ class Group(_message.Message):
     ORDERLY_FIELD_NUMBER: _ClassVar[int]
     MAX_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     BURST_FIELD_NUMBER: _ClassVar[int]
+    BURY_EXPIRED_FIELD_NUMBER: _ClassVar[int]
     group: str
     max_reconsume_times: int
     retry_queues: int
@@ -620,7 +621,8 @@ class Group(_message.Message):
     orderly: bool
     max_per_second: float
     burst: int
-    def __init__(self, group: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., retry_queues: _Optional[int] = ..., can_consume: bool = ..., retry_policy: _Optional[str] = ..., orderly: bool = ..., max_per_second: _Optional[float] = ..., burst: _Optional[int] = ...) -> None: ...
+    bury_expired: bool
+    def __init__(self, group: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., retry_queues: _Optional[int] = ..., can_consume: bool = ..., retry_policy: _Optional[str] = ..., orderly: bool = ..., max_per_second: _Optional[float] = ..., burst: _Optional[int] = ..., bury_expired: bool = ...) -> None: ...
 
 class PreviewTopicDeletionRequest(_message.Message):
     __slots__ = ("topic",)
@@ -715,20 +717,22 @@ class QueueProgress(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., client_id: _Optional[str] = ..., in_flight: _Optional[int] = ..., has_no_lag: bool = ..., oldest_timestamp_ms: _Optional[int] = ..., progressed_at_ms: _Optional[int] = ..., silent_since_ms: _Optional[int] = ...) -> None: ...
 
 class DescribeGroupResponse(_message.Message):
-    __slots__ = ("info", "members", "progress", "is_broadcasting", "now_ms", "held_back_at_ms")
+    __slots__ = ("info", "members", "progress", "is_broadcasting", "now_ms", "held_back_at_ms", "expired")
     INFO_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     IS_BROADCASTING_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     HELD_BACK_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_FIELD_NUMBER: _ClassVar[int]
     info: Group
     members: _containers.RepeatedCompositeFieldContainer[Member]
     progress: _containers.RepeatedCompositeFieldContainer[QueueProgress]
     is_broadcasting: bool
     now_ms: int
     held_back_at_ms: int
-    def __init__(self, info: _Optional[_Union[Group, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[QueueProgress, _Mapping]]] = ..., is_broadcasting: bool = ..., now_ms: _Optional[int] = ..., held_back_at_ms: _Optional[int] = ...) -> None: ...
+    expired: int
+    def __init__(self, info: _Optional[_Union[Group, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[QueueProgress, _Mapping]]] = ..., is_broadcasting: bool = ..., now_ms: _Optional[int] = ..., held_back_at_ms: _Optional[int] = ..., expired: _Optional[int] = ...) -> None: ...
 
 class GetBrokerStatusRequest(_message.Message):
     __slots__ = ()
@@ -1477,7 +1481,7 @@ class GetHistoryResponse(_message.Message):
     def __init__(self, message_id: _Optional[str] = ..., events: _Optional[_Iterable[_Union[HistoryEvent, _Mapping]]] = ..., is_cut: bool = ...) -> None: ...
 
 class SetGroupRequest(_message.Message):
-    __slots__ = ("group", "max_reconsume_times", "retry_queues", "can_consume", "retry_policy", "orderly", "max_per_second", "burst")
+    __slots__ = ("group", "max_reconsume_times", "retry_queues", "can_consume", "retry_policy", "orderly", "max_per_second", "burst", "bury_expired")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
     RETRY_QUEUES_FIELD_NUMBER: _ClassVar[int]
@@ -1486,6 +1490,7 @@ class SetGroupRequest(_message.Message):
     ORDERLY_FIELD_NUMBER: _ClassVar[int]
     MAX_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     BURST_FIELD_NUMBER: _ClassVar[int]
+    BURY_EXPIRED_FIELD_NUMBER: _ClassVar[int]
     group: str
     max_reconsume_times: int
     retry_queues: int
@@ -1494,7 +1499,8 @@ class SetGroupRequest(_message.Message):
     orderly: bool
     max_per_second: float
     burst: int
-    def __init__(self, group: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., retry_queues: _Optional[int] = ..., can_consume: bool = ..., retry_policy: _Optional[str] = ..., orderly: bool = ..., max_per_second: _Optional[float] = ..., burst: _Optional[int] = ...) -> None: ...
+    bury_expired: bool
+    def __init__(self, group: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., retry_queues: _Optional[int] = ..., can_consume: bool = ..., retry_policy: _Optional[str] = ..., orderly: bool = ..., max_per_second: _Optional[float] = ..., burst: _Optional[int] = ..., bury_expired: bool = ...) -> None: ...
 
 class SetGroupResponse(_message.Message):
     __slots__ = ("group",)

@@ -330,13 +330,13 @@ def test_a_group_shows_when_its_retries_come(under_test: BrokerUnderTest) -> Non
     async def scenario(browser: Browser) -> None:
         page = await browser.get(f"/group?name={GROUP}")
         assert "2 3 10s 10s 3 4 30s 40s 4 5 1m 1m 40s" in page.text
-        fields = [*page.fields(), ("max", "3"), ("policy", "1m 10m"), ("can_consume", "1")]
+        fields = [*page.fields(), ("max", "3"), ("policy", "1m 10m"), ("bury_expired", "1")]
         changed = await browser.send("/group", fields)
         assert "2 1m 5 1m 1m 3 to 4 10m 14 10m 21m" in changed.text
 
     browse(under_test, scenario)
     info = done(under_test.broker[Progress].status(GROUP)).info
-    assert info.max_reconsume_times == 3
+    assert (info.max_reconsume_times, info.bury_expired, info.can_consume) == (3, True, False)
     assert RetryPolicy.parse(info.retry_policy).delays_ms == (60_000, 600_000)
 
 

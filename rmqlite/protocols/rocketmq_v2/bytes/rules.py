@@ -23,6 +23,7 @@ from rmqlite.kernel.words.limits import (
     RECEIVE_MESSAGES_MAX,
 )
 from rmqlite.kernel.words.message import (
+    EXPIRES_AT_MS,
     MESSAGE_GROUP,
     RESERVED_PROPERTIES,
     UNIQUE_ID,
@@ -60,7 +61,9 @@ _MORE_RESERVED: Final = (
     *(MESSAGE_GROUP, BORN_HOST, TRACE_CONTEXT, "BORN_TIMESTAMP", "POP_CK", "POP_CK_OFFSET"),
     *("1ST_POP_TIME", "DUP_INFO", "EXTEND_UNIQ_INFO", "TIMER_DELAY_LEVEL", "__CRC32#"),
 )
-RESERVED: Final = RESERVED_PROPERTIES.union(_MORE_RESERVED) - {UNIQUE_ID, UNIQUE_ID_REPLACE}
+_ASKED: Final = frozenset({UNIQUE_ID, UNIQUE_ID_REPLACE, EXPIRES_AT_MS})
+"""These clients can say in no other way what they ask for."""
+RESERVED: Final = RESERVED_PROPERTIES.union(_MORE_RESERVED) - _ASKED
 """A user's property has none of these names, and a consumer sees none of them as a property."""
 _MORE_SYSTEM_TOPICS: Final = frozenset({"CHECKPOINT_TOPIC"})
 
