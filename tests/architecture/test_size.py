@@ -34,7 +34,7 @@ SIZES: Final = {
     "features.cluster": Size(652, 5),
     "features.dead_letters": Size(1_982, 12),
     "features.exact_retries": Size(79, 3),
-    "features.expiry": Size(159, 3),
+    "features.expiry": Size(183, 3),
     "features.figures": Size(286, 5),
     "features.finding": Size(720, 7),
     "features.leases": Size(2_502, 12),

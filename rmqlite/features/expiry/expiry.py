@@ -11,30 +11,42 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from rmqlite.kernel import Steps
 from rmqlite.kernel.admission import check_draft, has_timer, level_of
 from rmqlite.kernel.failing import Failing
 from rmqlite.kernel.parts import BrokerParts
+from rmqlite.kernel.reading import outlines
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import WAIT_TOPICS
 from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.retry import is_in_chain, place_properties
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import INSTANT_MS_MAX, INSTANT_MS_MIN
-from rmqlite.kernel.words.message import EXPIRES_AT_MS, find_property, property_marker
-from rmqlite.kernel.words.names import TOOLS_GROUP, is_dlq
+from rmqlite.kernel.words.message import (
+    EXPIRES_AT_MS,
+    ORIGIN_MESSAGE_ID,
+    UNIQ_KEY,
+    find_property,
+    property_marker,
+)
+from rmqlite.kernel.words.names import TOOLS_GROUP, dlq_topic, is_dlq
 from rmqlite.kernel.words.property_string import PropertyString
 
 REASON: Final = "expired"
 """The reason of its dead letters."""
-DEAD_AT_ONCE: Final = 32
+DEAD_AT_ONCE: Final = 8
 """How many messages a step makes dead letters of, in 5 ms."""
+SAME_ID_MAX: Final = 8
+"""How many dead letters with a message's id, or its hash, are looked at."""
 HANDLED_MAX: Final = 20_000
 """So many messages are known to have expired for a group, with 200 bytes each."""
 _MARK: Final = f"{EXPIRES_AT_MS}\x01".encode()
 _MARKER: Final = property_marker(EXPIRES_AT_MS)
+_ORIGIN: Final = property_marker(ORIGIN_MESSAGE_ID)
 _DIGITS: Final = re.compile(rb"[0-9]{1,15}")
 _RULE: Final = f"milliseconds since 1970, from {INSTANT_MS_MIN} to {INSTANT_MS_MAX}"
 
@@ -48,8 +60,7 @@ class Expiry:
         self._handled: OrderedDict[tuple[str, int], None] = OrderedDict()
         """By group and physical offset what was counted, and is a dead letter if the group wants
         that: another member, or another topic of a retry queue, may come by it again.  A restart
-        forgets it; so what a crash brings back, because its offset was not saved, is counted, and a
-        dead letter, once more."""
+        forgets it, and then counts once more what comes again."""
 
     def check_expiring(
         self, draft: Draft, *, is_alone: bool = True, is_failed: bool = False
@@ -103,7 +114,7 @@ class Expiry:
                 if dead and dead % DEAD_AT_ONCE == 0:
                     yield
                 dead += 1
-                self._bury(*key)
+                self._bury(group, record)
             self._note(key)
         expired = {record.head.physical_offset for record in gone}
         return [record for record in found if record.head.physical_offset not in expired]
@@ -114,11 +125,24 @@ class Expiry:
             return True
         return self._parts.membership.is_broadcasting(group)
 
-    def _bury(self, group: str, physical_offset: int) -> None:
+    def _bury(self, group: str, record: Record) -> None:
+        at = record.head.physical_offset
         # A consumer that has failed it just now has made its retry, which expires by itself.
-        if self._failing.sent_back.result(SendBackRequest(group, physical_offset)) is None:
-            request = SendBackRequest(group, physical_offset, delay_level=-1, reason=REASON)
+        if self._failing.sent_back.result(SendBackRequest(group, at)) is not None:
+            return
+        if not self._is_dead(group, record):
+            request = SendBackRequest(group, at, delay_level=-1, reason=REASON)
             self._failing.send_back(request)
+
+    def _is_dead(self, group: str, record: Record) -> bool:
+        """Is there a dead letter of it already?  After a crash a group comes by again."""
+        own, first = record.properties, place_properties(record.head)[ORIGIN_MESSAGE_ID]
+        if is_in_chain(record.head.topic, group):
+            first = own.text(ORIGIN_MESSAGE_ID)
+        if not (message_id := own.text(UNIQ_KEY)):
+            return False
+        dead = islice(outlines(self._parts.store, dlq_topic(group), message_id), SAME_ID_MAX)
+        return any(find_property(each.properties, _ORIGIN) == first.encode() for each in dead)
 
     def _note(self, key: tuple[str, int]) -> None:
         self._parts.counts.expired[key[0]] += 1

@@ -136,7 +136,7 @@ def take_from(parts: BrokerParts, queue: LeasedQueue, asked: Receive) -> Steps[N
 
 
 def _take_visible(parts: BrokerParts, queue: LeasedQueue, asked: Receive) -> Steps[bool]:
-    """True if one of them had expired: then there may be more to look at."""
+    """True if some of them are finished instead: look again."""
     stored = parts.store.queue(queue.queue.topic, queue.queue.queue_id)
     if not queue.visible or stored is None:
         return False
@@ -154,10 +154,11 @@ def _take_visible(parts: BrokerParts, queue: LeasedQueue, asked: Receive) -> Ste
             offsets.append(offset)
     entries = [stored.read(offset, 1)[0] for offset in offsets]
     found = [record for record in parts.store.read_records(entries) if record]
-    # So few that they are one step, in which nobody else takes them.
     left = yield from parts.filters.left(asked.request.group, found)
-    # The others have expired, or retention has taken them meanwhile.
-    queue.finish({*offsets} - {record.head.queue_offset for record in left})
+    if len(left) < len(offsets):
+        # They have expired, or retention has taken them; others may have had a turn meanwhile.
+        queue.finish({*offsets} - {record.head.queue_offset for record in left})
+        return True
     for record in left:
         offset = record.head.queue_offset
         if not asked.fits(queue, record):
@@ -165,7 +166,7 @@ def _take_visible(parts: BrokerParts, queue: LeasedQueue, asked: Receive) -> Ste
             asked.has_left = True
             return False
         asked.take(queue, record, queue.visible[offset].message_group)
-    return len(left) < len(offsets)
+    return False
 
 
 def _take_new(parts: BrokerParts, queue: LeasedQueue, asked: Receive) -> Steps[None]:

@@ -216,6 +216,28 @@ def test_a_restart_keeps_times_and_wishes(under_test: BrokerUnderTest, restart: 
     assert len(dead_letters(under_test)) == 1
 
 
+@pytest.mark.parametrize("restart", WAYS)
+def test_a_crash_makes_no_second_dead_letter(under_test: BrokerUnderTest, restart: Restart) -> None:
+    """The group comes by again, because its offset was not saved: of a message, and of a retry.
+
+    Another message may have the same id: it was sent twice.
+    """
+    save_group(under_test, bury_expired=True)
+    at_ms = under_test.clock.now_ms() + SOON_MS
+    under_test.send(*[expiring(f"{n}", at_ms, message_id="twice") for n in range(2)])
+    under_test.send(expiring("failed", at_ms))
+    *_, failed = under_test.pull(TOPIC, group=GROUP).messages
+    send_back(under_test, failed, delay_level=3)
+    under_test.clock.forward(2 * SOON_MS)
+    under_test.deliver()
+    for _ in range(2):
+        assert under_test.pull(TOPIC, group=GROUP, queue_offset=0).messages == ()
+        assert under_test.pull(retry_topic(GROUP), group=GROUP).messages == ()
+        under_test.sync()
+        restart(under_test)
+    assert [each.body for each in dead_letters(under_test)] == [b"0", b"1", b"failed"]
+
+
 def test_a_receive_skips_them_and_is_done_with_them(under_test: BrokerUnderTest) -> None:
     """Else the group's offset would stand still before the first of them."""
     consumer = Consumer(under_test)
