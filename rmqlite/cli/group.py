@@ -115,6 +115,7 @@ Orderly = Annotated[
     option("--orderly/--no-orderly", "Do clients of RocketMQ 5 consume a message group in order?"),
 ]
 
+Consume = Annotated[bool | None, option("--consume/--no-consume", "May the group consume?")]
 MaxPerSecond = Annotated[
     float | None,
     option(
@@ -246,9 +247,7 @@ def set_group(
             "--retry-queues N", "Queues of the retry topic; it can only grow.", min=1, max=INT32_MAX
         ),
     ] = None,
-    consume: Annotated[
-        bool | None, option("--consume/--no-consume", "May the group consume?")
-    ] = None,
+    consume: Consume = None,
     orderly: Orderly = None,
     max_per_second: MaxPerSecond = None,
     burst: Burst = None,

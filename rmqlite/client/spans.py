@@ -20,7 +20,7 @@ from opentelemetry import context, propagate, trace
 from opentelemetry.trace import INVALID_SPAN, Link, Span, SpanKind, StatusCode, Tracer
 from opentelemetry.util.types import AttributeValue
 
-from rmqlite.client.consuming.listener import text_of_error
+from rmqlite.client.channel import text_of_error
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.message import Message, StoredMessage

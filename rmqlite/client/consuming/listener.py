@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from rmqlite.client.channel import retry_pause_s
+from rmqlite.client.channel import retry_pause_s, text_of_error
 from rmqlite.client.consuming.backlog import Backlog, ProcessQueue
 from rmqlite.client.consuming.broker_link import BrokerLink, Loop
 from rmqlite.kernel.requests.messages import SendBackRequest, SendBackResult
@@ -323,11 +323,3 @@ class SendBacks:
             return
         again = partial(self.send, queue, message, result, failures + 1)
         self._loop.later(retry_pause_s(failures), again)
-
-
-def text_of_error(error: BaseException) -> str | None:
-    """The encodable text of anybody's error; None if its own code fails to make one."""
-    try:
-        return encodable(str(error))
-    except BaseException:  # the user's __str__ is the user's code, and may raise anything
-        return None
