@@ -27,7 +27,7 @@ from rmqlite.kernel.words.compression import inflated
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, RmqliteError, must_be_type
 from rmqlite.kernel.words.levels import DELAY_MS_MAX, Wait, wait_ms
 from rmqlite.kernel.words.message import StoredMessage
-from rmqlite.kernel.words.visible import encodable
+from rmqlite.kernel.words.visible import encodable, text_of_error
 from rmqlite.protocols.native.bytes import rpcs
 
 if TYPE_CHECKING:
@@ -323,11 +323,3 @@ class SendBacks:
             return
         again = partial(self.send, queue, message, result, failures + 1)
         self._loop.later(retry_pause_s(failures), again)
-
-
-def text_of_error(error: BaseException) -> str | None:
-    """The encodable text of anybody's error; None if its own code fails to make one."""
-    try:
-        return encodable(str(error))
-    except BaseException:  # the user's __str__ is the user's code, and may raise anything
-        return None
