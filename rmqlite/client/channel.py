@@ -30,7 +30,6 @@ from rmqlite.kernel.words.errors import (
     RmqliteError,
 )
 from rmqlite.kernel.words.limits import check_note
-from rmqlite.kernel.words.visible import encodable
 from rmqlite.protocols.native.bytes.notes import note_metadata
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.shared.signing import Signer
@@ -378,11 +377,3 @@ def retry_pause_s(attempt: int) -> float:
 def closed_error() -> Refused:
     """The error of every call after close()."""
     return Refused("this client is closed", field="client", rule="make a new one")
-
-
-def text_of_error(error: BaseException) -> str | None:
-    """The encodable text of anybody's error; None if its own code fails to make one."""
-    try:
-        return encodable(str(error))
-    except BaseException:  # the user's __str__ is the user's code, and may raise anything
-        return None

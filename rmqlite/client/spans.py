@@ -20,11 +20,10 @@ from opentelemetry import context, propagate, trace
 from opentelemetry.trace import INVALID_SPAN, Link, Span, SpanKind, StatusCode, Tracer
 from opentelemetry.util.types import AttributeValue
 
-from rmqlite.client.channel import text_of_error
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.message import Message, StoredMessage
-from rmqlite.kernel.words.visible import encodable
+from rmqlite.kernel.words.visible import encodable, text_of_error
 from rmqlite.protocols.native.bytes.messages import SendResult
 
 Attributes = dict[str, AttributeValue]

@@ -51,8 +51,8 @@ SIZES: Final = {
     "features.unique_ids": Size(485, 4),
     "cli": Size(12_050, 58),
     "celery": Size(764, 6),
-    "client": Size(6_443, 28),
-    "protocols": Size(15_693, 78),
+    "client": Size(6_433, 28),
+    "protocols": Size(15_701, 78),
     # metrics.groups
     "rmqlite": Size(187, 4),
     "spark": Size(7_797, 41),

@@ -426,7 +426,6 @@ def sent_of(request: SendRequest) -> Sent:
 
 def answer_to_batches(results: tuple[SendResult, ...], request: Sent) -> SendAnswer:
     """All messages of a request have one queue id."""
-    columns = zip(*results, strict=True)
-    _, queue_ids, queue_offsets, _, physical_offsets, due_ms, hosts, *_ = columns
+    _, queue_ids, queue_offsets, _, physical_offsets, due_ms, hosts, _ = zip(*results, strict=True)
     queue_ids = queue_ids[:1] * request.batches
     return SendAnswer(queue_ids, queue_offsets, physical_offsets, due_ms, hosts[0])

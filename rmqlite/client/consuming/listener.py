@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from rmqlite.client.channel import retry_pause_s, text_of_error
+from rmqlite.client.channel import retry_pause_s
 from rmqlite.client.consuming.backlog import Backlog, ProcessQueue
 from rmqlite.client.consuming.broker_link import BrokerLink, Loop
 from rmqlite.kernel.requests.messages import SendBackRequest, SendBackResult
@@ -27,7 +27,7 @@ from rmqlite.kernel.words.compression import inflated
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, RmqliteError, must_be_type
 from rmqlite.kernel.words.levels import DELAY_MS_MAX, Wait, wait_ms
 from rmqlite.kernel.words.message import StoredMessage
-from rmqlite.kernel.words.visible import encodable
+from rmqlite.kernel.words.visible import encodable, text_of_error
 from rmqlite.protocols.native.bytes import rpcs
 
 if TYPE_CHECKING:

@@ -110,8 +110,7 @@ class Sends:
         self._failed = FailedDrafts(parts)
         self.plain = PlainRecords(parts)
         self._packing = Packing(parts)
-        self.once: Callable[[DraftCall], Steps[Stored]] | None = None
-        """Stores a call with unique ids.  Raises what refuses it."""
+        self.once: Callable[[DraftCall], Steps[Stored]] | None = None  # for unique ids
 
     def check(self, draft: Draft) -> None:
         """Raises what refuses a message that is passed on before it is stored."""
@@ -328,9 +327,10 @@ class Sends:
 
 
 def _has_unique_id(call: DraftCall) -> bool:
-    """May a message of a call have one?"""
-    bodies = [draft.body for draft in call.drafts if draft.spans]
-    return any([_UNIQUE_ID in text for text in chain(bodies, [d.properties for d in call.drafts])])
+    for draft in call.drafts:
+        if _UNIQUE_ID in draft.properties or (draft.spans and _UNIQUE_ID in draft.body):
+            return True
+    return False
 
 
 def _parts_of(drafts: Sequence[Draft]) -> Iterable[list[Draft]]:

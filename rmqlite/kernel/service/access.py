@@ -121,14 +121,6 @@ CALLER: Final[ContextVar[Caller | None]] = ContextVar("caller", default=None)
 """Whom the running call belongs to.  With accounts in force, nobody (None) may do nothing."""
 
 
-def may_send(caller: Caller | None) -> bool:
-    """Is there any topic that this caller may send to?
-
-    A producer is remembered only then: it names its group, which belongs to no account.
-    """
-    return caller is None or caller.account is None or caller.account.sends_somewhere()
-
-
 def account_of_caller() -> str:
     """The access key of the running call, for what is counted of each account; "" for none."""
     caller = CALLER.get()

@@ -29,6 +29,14 @@ def encodable(text: str) -> str:
     return text
 
 
+def text_of_error(error: BaseException) -> str | None:
+    """The encodable text of anybody's error; None if its own code fails to make one."""
+    try:
+        return encodable(str(error))
+    except BaseException:  # the user's __str__ is the user's code, and may raise anything
+        return None
+
+
 def shortened(value: object) -> str:
     """A value as an error repeats it: of a long value only the beginning, and its length."""
     text = str(value)

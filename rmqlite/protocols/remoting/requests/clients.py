@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from rmqlite.features.leases.service import LeaseCalls
 from rmqlite.kernel.requests.groups import HeartbeatRequest, LeaveRequest, MemberKind, Subscription
-from rmqlite.kernel.service.access import CALLER, account_of_caller, may_send
+from rmqlite.kernel.service.access import CALLER, Caller, account_of_caller
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.tables.shares import AccountShares
 from rmqlite.kernel.words.errors import InvalidValue, RmqliteError
@@ -160,7 +160,7 @@ class RemotingClients:
         if not connection.is_open:
             # It ended before its heartbeat was read: nobody would remove what it registers.
             return call.done()
-        if may_send(CALLER.get()):
+        if _may_send(CALLER.get()):
             for producer in beat.producers:
                 self._add_producer(connection, call.command, client_id, producer)
         # Some at once: their new groups are on disk after one write.
@@ -378,3 +378,11 @@ def filter_of(topic: str, text: str, kind: str) -> Subscription:
     if kind not in ("", TAG):
         raise InvalidValue("expressionType", kind, f"{TAG} or {SQL92}")
     return Subscription(topic, text)
+
+
+def _may_send(caller: Caller | None) -> bool:
+    """Is there any topic that this caller may send to?
+
+    A producer is remembered only then: it names its group, which belongs to no account.
+    """
+    return caller is None or caller.account is None or caller.account.sends_somewhere()
