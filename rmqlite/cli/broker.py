@@ -138,7 +138,7 @@ def run_broker(
     # Else gRPC logs each failed handshake, and anybody could fill the log.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     # Log from here on: a wrong configuration is reported without a server.
-    from rmqlite.kernel.service.audit import log_as_json
+    from rmqlite.cli.output.audit_lines import log_as_json
     from rmqlite.serving import serve
 
     logging.basicConfig(level=level, format=LOG_FORMAT)

@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_664, 112),
+    "kernel": Size(22_642, 112),
     "features": Size(524, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),
@@ -49,7 +49,7 @@ SIZES: Final = {
     "features.standby": Size(1_677, 12),
     "features.transactions": Size(759, 7),
     "features.unique_ids": Size(485, 4),
-    "cli": Size(12_050, 58),
+    "cli": Size(12_080, 59),
     "celery": Size(764, 6),
     "client": Size(6_433, 28),
     "protocols": Size(15_701, 78),

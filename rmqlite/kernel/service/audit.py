@@ -1,7 +1,7 @@
 """The audit log: who has changed something, who was refused, and how it ended.
 
-One line each, on the logger rmqlite.audit: as text, or as one JSON object (JsonLines).  No line has
-a secret, a signature or a body.
+One line each, on the logger rmqlite.audit; cli/output/audit_lines.py makes JSON of it.  No line has a
+secret, a signature or a body.
 
 Anybody can be refused as often as the network allows: of each account and host only the first
 refusals are logged.
@@ -9,10 +9,9 @@ refusals are logged.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Hashable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rmqlite.kernel.words.clock import elapsed_s
@@ -59,27 +58,6 @@ class Event:
         if self.note:
             text += f" note={self.note!r}"
         return text if self.times == 1 else f"{text} times={self.times}"
-
-
-class JsonLines(logging.Formatter):
-    """Each record as one JSON object: time, level, and the fields of the event."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        event = record.args[0] if isinstance(record.args, tuple) and record.args else None
-        about = asdict(event) if isinstance(event, Event) else {"event": record.getMessage()}
-        time = self.formatTime(record, "%Y-%m-%dT%H:%M:%S")
-        zone = self.formatTime(record, "%z")
-        return json.dumps(
-            {"time": f"{time}.{int(record.msecs):03}{zone}", "level": record.levelname, **about}
-        )
-
-
-def log_as_json() -> None:
-    """From now on the audit log goes to standard error as JSON, and nowhere else."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines())
-    log.handlers = [handler]
-    log.propagate = False
 
 
 def changed(event: Event) -> None:

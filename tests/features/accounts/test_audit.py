@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from rmqlite.cli.output.audit_lines import JsonLines, log_as_json
 from rmqlite.kernel.service import audit
-from rmqlite.kernel.service.audit import KEYS_MAX, LINES_MAX, WINDOW_S, Event, JsonLines, Refusals
+from rmqlite.kernel.service.audit import KEYS_MAX, LINES_MAX, WINDOW_S, Event, Refusals
 from tests.support.clock import SetTime
 
 HERE = "10.0.0.1:7"
@@ -91,7 +92,7 @@ def test_a_json_log_goes_to_standard_error_alone(capsys: pytest.CaptureFixture[s
     level = audit.log.level
     try:
         audit.log.setLevel(logging.INFO)
-        audit.log_as_json()
+        log_as_json()
         audit.changed(Event("changes", "web", "", HERE, "TopicCalls.clean", "", "ok"))
         (line,) = capsys.readouterr().err.splitlines()
         assert json.loads(line)["call"] == "TopicCalls.clean"
