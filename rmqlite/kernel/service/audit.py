@@ -1,7 +1,7 @@
 """The audit log: who has changed something, who was refused, and how it ended.
 
-One line each, on the logger rmqlite.audit; cli/output/audit_lines.py makes JSON of it.  No line has a
-secret, a signature or a body.
+One line each, on the logger rmqlite.audit; cli/output/audit_lines.py makes JSON of it.  No line
+has a secret, a signature or a body.
 
 Anybody can be refused as often as the network allows: of each account and host only the first
 refusals are logged.
