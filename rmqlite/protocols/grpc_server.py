@@ -212,7 +212,7 @@ class GrpcCalls:
             self.health.handlers(self.in_flight, enter),
         )
 
-    def run(self, tasks: asyncio.TaskGroup) -> None:
+    def run_loops(self, tasks: asyncio.TaskGroup) -> None:
         assert self._rocketmq is not None
         self._loops = [
             tasks.create_task(self.in_flight.run(), name="requests"),
@@ -225,12 +225,12 @@ class GrpcCalls:
         self.health.drain()
         self._rocketmq.telemetry.close()
 
-    def end(self) -> None:
+    def end_loops(self) -> None:
         """All calls have ended."""
         for loop in self._loops:
             loop.cancel()
 
-    async def close(self) -> None:
+    async def end_forwarding(self) -> None:
         if self._rocketmq is not None:
             await self._rocketmq.end_forwarding()
 
@@ -271,7 +271,7 @@ class GrpcServer:
     async def open(self, running: Running) -> None:
         self._handlers = self._calls.handlers(running, self.port)
         await self._serve()
-        self._calls.run(running.tasks)
+        self._calls.run_loops(running.tasks)
         staying = self._stay_open(running.service.ports)
         self._staying = running.tasks.create_task(staying, name="gRPC port")
 
@@ -356,10 +356,10 @@ class GrpcServer:
         # A call that came just now may be lost inside gRPC: only this ends it, its caller waits.
         await self._server.stop(0)
         await stopping
-        self._calls.end()
+        self._calls.end_loops()
 
     async def close(self) -> None:
-        await self._calls.close()
+        await self._calls.end_forwarding()
         if self._server is not None:
             await self._server.stop(0)
             # gRPC ends them in the next turns; who cancels them now makes it print stacks.

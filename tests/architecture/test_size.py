@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_605, 112),
+    "kernel": Size(22_606, 112),
     "features": Size(521, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),
@@ -49,8 +49,8 @@ SIZES: Final = {
     "cli": Size(11_982, 58),
     "celery": Size(764, 6),
     "client": Size(6_391, 28),
-    "protocols": Size(15_620, 77),
-    "rmqlite": Size(187, 4),
+    "protocols": Size(16_840, 84),
+    "rmqlite": Size(189, 4),
     "spark": Size(7_797, 41),
     "store_tools": Size(7_199, 32),
     "testing": Size(569, 4),

@@ -28,7 +28,8 @@ from rmqlite.protocols.grpc.in_flight import (
     Unread,
     end_connections,
 )
-from rmqlite.protocols.grpc_server import STREAMS_MAX, GrpcServer
+from rmqlite.protocols.grpc.listening import STREAMS_MAX
+from rmqlite.protocols.grpc_server import GrpcServer
 from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.table import handlers_of
 from rmqlite.protocols.rocketmq_v2.calls import CLIENT_ID

@@ -20,7 +20,6 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,7 +81,7 @@ class Unread:
     def __init__(self, limit: int, end: End | None = None) -> None:
         """end: closes connections, if this process does not have them."""
         self._limit = limit
-        self._end: End = end or partial(asyncio.to_thread, end_connections)
+        self._end = end or end_in_thread
         self._connections: dict[str, _Connection] = {}
         """By peer."""
         self._line: dict[_Connection, asyncio.Future[None]] = {}
@@ -340,6 +339,11 @@ def end_connections(peers: Collection[str]) -> None:
             host = name[0].removeprefix("::ffff:").partition("%")[0]
             if host_text(host, name[1]) in wanted:
                 end.shutdown(socket.SHUT_RDWR)
+
+
+async def end_in_thread(peers: Collection[str]) -> None:
+    """The same, beside the loop."""
+    await asyncio.to_thread(end_connections, peers)
 
 
 def peer_address(peer: str) -> str:

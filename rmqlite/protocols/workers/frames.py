@@ -146,7 +146,7 @@ class Frames(asyncio.Protocol):
         self._out: list[bytes] = []
         self._in = bytearray()
 
-    def take(self, kind: Kind, call: int, content: bytes) -> None:
+    def take_frame(self, kind: Kind, call: int, content: bytes) -> None:
         """A frame has come."""
         raise NotImplementedError
 
@@ -154,7 +154,7 @@ class Frames(asyncio.Protocol):
         """The other process does not keep to the format; nothing more of it is read."""
         raise NotImplementedError
 
-    def send(self, kind: Kind, call: int = 0, content: bytes = b"") -> None:
+    def send_frame(self, kind: Kind, call: int = 0, content: bytes = b"") -> None:
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(_HEADER.pack(_NUMBERED + len(content), kind, call))
@@ -174,10 +174,10 @@ class Frames(asyncio.Protocol):
         try:
             self._take_all(data)
         except (FrameInvalid, ValueError, struct_error) as error:
-            self.end()
+            self.cut_off()
             self.broken(f"{type(error).__name__}: {error}")
 
-    def end(self) -> None:
+    def cut_off(self) -> None:
         """Close this end at once."""
         if self._transport is not None:
             self._transport.abort()
@@ -196,7 +196,7 @@ class Frames(asyncio.Protocol):
                 break
             content = bytes(memoryview(buffer)[at + _HEADER.size : end])
             at = end
-            self.take(kind, call, content)
+            self.take_frame(kind, call, content)
         del buffer[:at]
 
     def _flush(self) -> None:

@@ -22,11 +22,11 @@ from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import host_text
 from rmqlite.protocols.grpc.calls import Handlers
 from rmqlite.protocols.grpc.listening import PENDING_MAX
-from rmqlite.protocols.grpc.workers.frames import Kind
-from rmqlite.protocols.grpc.workers.link import WorkerLink
-from rmqlite.protocols.grpc.workers.relayed import Beginning
 from rmqlite.protocols.grpc_server import GrpcCalls, request_bytes_max, texts_of
 from rmqlite.protocols.shared.tls import TlsKeys
+from rmqlite.protocols.workers.frames import Kind
+from rmqlite.protocols.workers.link import WorkerLink
+from rmqlite.protocols.workers.relayed import Beginning
 
 PING_S: Final = 0.5
 PINGS_MAX: Final = 10
@@ -91,7 +91,7 @@ class GrpcWorkers:
     async def open(self, running: Running) -> None:
         self._handlers = _by_path(self._calls.handlers(running, self.port))
         self._beginning = Beginning(self._handlers.__getitem__)
-        self._calls.run(running.tasks)
+        self._calls.run_loops(running.tasks)
         starts = [self._start(place) for place in range(len(self._links))]
         links = await asyncio.gather(*starts)
         if None in links:
@@ -117,10 +117,10 @@ class GrpcWorkers:
         )
         self._started_at_s.append(asyncio.get_running_loop().time())
         with suppress(OSError, TimeoutError):
-            await link.start()
+            await link.start_process()
             if self._keys is not None:
-                link.send(Kind.KEYS, 0, json.dumps(texts_of(self._keys)).encode())
-            link.send(Kind.START, 0, json.dumps(self._what()).encode())
+                link.send_frame(Kind.KEYS, 0, json.dumps(texts_of(self._keys)).encode())
+            link.send_frame(Kind.START, 0, json.dumps(self._what()).encode())
             ready = asyncio.ensure_future(link.ready.wait())
             lost = asyncio.ensure_future(link.lost.wait())
             try:
@@ -184,7 +184,7 @@ class GrpcWorkers:
                 link.ping()
                 if self._keys is not None and self._keys.pem is not keys:
                     keys = self._keys.pem
-                    link.send(Kind.KEYS, 0, json.dumps(texts_of(self._keys)).encode())
+                    link.send_frame(Kind.KEYS, 0, json.dumps(texts_of(self._keys)).encode())
                 await asyncio.wait([lost], timeout=PING_S)
         finally:
             lost.cancel()
@@ -200,7 +200,7 @@ class GrpcWorkers:
     async def _end_connections(self, peers: Collection[str]) -> None:
         for link in self._links:
             if link is not None:
-                link.send(Kind.CLOSE, 0, json.dumps([*peers]).encode())
+                link.send_frame(Kind.CLOSE, 0, json.dumps([*peers]).encode())
 
     # ---- the end
 
@@ -213,16 +213,16 @@ class GrpcWorkers:
         drain_s = self._config.drain_ms_max / 1000
         links = [each for each in self._links if each is not None]
         for link in links:
-            link.send(Kind.DRAIN, 0, json.dumps(drain_s).encode())
+            link.send_frame(Kind.DRAIN, 0, json.dumps(drain_s).encode())
         ends = [asyncio.ensure_future(link.lost.wait()) for link in links]
         if ends:
             await asyncio.wait(ends, timeout=drain_s + 2 * END_S_MAX)
         for end in ends:
             end.cancel()
-        self._calls.end()
+        self._calls.end_loops()
 
     async def close(self) -> None:
-        await self._calls.close()
+        await self._calls.end_forwarding()
         for link in self._links:
             if link is not None:
                 link.kill()

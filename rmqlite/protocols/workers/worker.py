@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import sys
@@ -24,7 +23,7 @@ import grpc.aio
 
 from rmqlite.protocols.grpc.in_flight import end_connections
 from rmqlite.protocols.grpc.listening import KeyTexts, begun, calls_end, credentials, options
-from rmqlite.protocols.grpc.workers.frames import Began, Frames, Kind, read_result
+from rmqlite.protocols.workers.frames import Began, Frames, Kind, read_result
 
 AHEAD_S_MAX: Final = 0.02
 """How long a call waits for its first request until the broker hears of it without one."""
@@ -71,13 +70,13 @@ class Worker(Frames):
 
     # ---- frames of the broker
 
-    def take(self, kind: Kind, call: int, content: bytes) -> None:
+    def take_frame(self, kind: Kind, call: int, content: bytes) -> None:
         if call:
             found = self._calls.get(call)
             if found is not None:
                 self._take_of(found, kind, content)
         elif kind is Kind.PING:
-            self.send(Kind.PONG)
+            self.send_frame(Kind.PONG)
         elif kind is Kind.CLOSE:
             self._begin(asyncio.to_thread(end_connections, json.loads(content)))
         elif kind is Kind.KEYS:
@@ -98,7 +97,7 @@ class Worker(Frames):
         sys.stderr.write(f"a gRPC worker ends: {reason}\n")
 
     def connection_lost(self, _error: Exception | None) -> None:
-        os._exit(0)
+        _end_at_once()
 
     def _begin(self, coming: Any) -> None:
         task = asyncio.ensure_future(coming)
@@ -109,7 +108,7 @@ class Worker(Frames):
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             sys.stderr.write(f"a gRPC worker ends: {task.exception()!r}\n")
-            os._exit(1)
+            _end_at_once()
 
     # ---- the port
 
@@ -134,7 +133,7 @@ class Worker(Frames):
                 server.add_insecure_port(target)
         server.add_generic_rpc_handlers((_Paths(self._handlers),))
         serving = await begun(server)
-        self.send(Kind.READY)
+        self.send_frame(Kind.READY)
         await asyncio.wait([serving])
         if not serving.cancelled() and serving.exception() is not None:
             raise RuntimeError(f"gRPC's loop has ended: {serving.exception()}")
@@ -147,7 +146,7 @@ class Worker(Frames):
             # A call that came just now may be lost inside gRPC: only this ends it.
             await self._server.stop(0)
         await asyncio.sleep(0)
-        self.end()
+        self.cut_off()
 
     # ---- calls
 
@@ -173,14 +172,14 @@ class Worker(Frames):
                     self._read(number, call)
                 elif kind is Kind.MESSAGE:
                     await call.context.write(content)
-                    self.send(Kind.WRITTEN, number)
+                    self.send_frame(Kind.WRITTEN, number)
                 elif kind is Kind.RESULT:
                     has_result = True
                     return self._end_of(number, call.context, content)
         finally:
             self._leave(number, call)
             if not has_result and call.is_told:
-                self.send(Kind.GONE, number)
+                self.send_frame(Kind.GONE, number)
 
     def _end_of(self, number: int, context: Context, content: bytes) -> bytes | None:
         result = read_result(content)
@@ -190,7 +189,7 @@ class Worker(Frames):
         if result.trailing:
             context.set_trailing_metadata(result.trailing)
         if result.is_watched:
-            context.add_done_callback(lambda _: self.send(Kind.TAKEN, number))
+            context.add_done_callback(lambda _: self.send_frame(Kind.TAKEN, number))
         return result.answer
 
     def _leave(self, number: int, call: _Call) -> None:
@@ -229,7 +228,7 @@ class Worker(Frames):
             is_end = data is grpc.aio.EOF
             self._tell(number, call, None if is_end else data)
             if is_end:
-                self.send(Kind.END, number)
+                self.send_frame(Kind.END, number)
         elif call.data is _WANTED:
             self._pass_on(number, data)
             call.data = None
@@ -250,7 +249,7 @@ class Worker(Frames):
             tuple(context.invocation_metadata() or ()),
             first,
         )
-        self.send(Kind.CALL, number, began.to_bytes())
+        self.send_frame(Kind.CALL, number, began.to_bytes())
 
     def _read(self, number: int, call: _Call) -> None:
         """The broker wants a request."""
@@ -270,9 +269,9 @@ class Worker(Frames):
 
     def _pass_on(self, number: int, data: Any) -> None:
         if data is grpc.aio.EOF:
-            self.send(Kind.END, number)
+            self.send_frame(Kind.END, number)
         else:
-            self.send(Kind.MESSAGE, number, data)
+            self.send_frame(Kind.MESSAGE, number, data)
 
 
 _WANTED: Final = object()
@@ -286,6 +285,11 @@ class _Paths(grpc.GenericRpcHandler):
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         return self._handlers.get(handler_call_details.method)
+
+
+def _end_at_once() -> None:
+    """Not as Python ends: gRPC's threads might be waited for."""
+    signal.raise_signal(signal.SIGKILL)
 
 
 async def run(pair: socket.socket) -> None:

@@ -9,8 +9,8 @@ import subprocess
 import sys
 from typing import Final
 
-from rmqlite.protocols.grpc.workers.frames import Began, FrameInvalid, Frames, Kind, read_call
-from rmqlite.protocols.grpc.workers.relayed import Beginning, RelayedCall
+from rmqlite.protocols.workers.frames import Began, FrameInvalid, Frames, Kind, read_call
+from rmqlite.protocols.workers.relayed import Beginning, RelayedCall
 
 UNREAD_BYTES_MAX: Final = 16 << 20
 """How many bytes of requests, beside those that a handler has asked for, may wait in the broker."""
@@ -49,7 +49,7 @@ class WorkerLink(Frames):
     def answers(self) -> bool:
         return self.ready.is_set() and not self.lost.is_set()
 
-    async def start(self) -> None:
+    async def start_process(self) -> None:
         """Start the process.  Raises OSError."""
         own, theirs = socket.socketpair()
         with theirs:
@@ -64,35 +64,35 @@ class WorkerLink(Frames):
 
     def ping(self) -> None:
         self.unanswered += 1
-        self.send(Kind.PING)
+        self.send_frame(Kind.PING)
 
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
-        self.end()
+        self.cut_off()
 
     async def reap(self) -> None:
         """Wait for the end of a process that is killed or ends."""
         if self._process is not None:
             await asyncio.to_thread(self._process.wait)
 
-    def send(self, kind: Kind, call: int = 0, content: bytes = b"") -> None:
+    def send_frame(self, kind: Kind, call: int = 0, content: bytes = b"") -> None:
         if self.lost.is_set():
             return
-        super().send(kind, call, content)
+        super().send_frame(kind, call, content)
         if self.waiting_bytes > self._waiting_bytes_max:
             self.broken(f"{self.waiting_bytes} bytes wait for it")
 
     # ---- frames of the worker
 
-    def take(self, kind: Kind, call: int, content: bytes) -> None:
+    def take_frame(self, kind: Kind, call: int, content: bytes) -> None:
         if kind is Kind.CALL:
             self._begin(call, read_call(content))
         elif call:
             self._count(len(content))
             found = self._calls.get(call)
             if found is not None:
-                found.take(kind, content)
+                found.take_frame(kind, content)
             else:
                 self.taken(len(content))
         elif kind is Kind.PONG:
@@ -107,7 +107,7 @@ class WorkerLink(Frames):
             raise FrameInvalid(f"call {number} beside {len(self._calls)}")
         call = self._calls[number] = RelayedCall(self, number, began)
         self._count(call.size)
-        self._beginning.add(call)
+        self._beginning.add_call(call)
 
     def _count(self, size: int) -> None:
         self._unread += size
@@ -127,12 +127,12 @@ class WorkerLink(Frames):
     def connection_lost(self, _error: Exception | None) -> None:
         self.lost.set()
         for call in [*self._calls.values()]:
-            call.end()
+            call.end_call()
 
 
 def _started(theirs: socket.socket) -> subprocess.Popen[bytes]:
     number = theirs.fileno()
-    command = [sys.executable, "-m", "rmqlite.protocols.grpc.workers.worker", str(number)]
+    command = [sys.executable, "-m", "rmqlite.protocols.workers.worker", str(number)]
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, pass_fds=[number], start_new_session=True
     )

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 
 from rmqlite.kernel.words.clock import elapsed_s
-from rmqlite.protocols.grpc.workers.frames import Began, Kind, Metadata, Result
+from rmqlite.protocols.workers.frames import Began, Kind, Metadata, Result
 
 TURN_CALLS_MAX: Final = 50
 TURN_BYTES_MAX: Final = 64 << 10
@@ -28,10 +28,10 @@ class Gone(grpc.aio.BaseError):
     """Nobody is left to read the answer."""
 
 
-class Link(Protocol):
+class Relay(Protocol):
     """The way to a worker."""
 
-    def send(self, kind: Kind, call: int = 0, content: bytes = b"") -> None: ...
+    def send_frame(self, kind: Kind, call: int = 0, content: bytes = b"") -> None: ...
 
     def taken(self, size: int) -> None:
         """So many bytes of requests do not wait any more."""
@@ -63,7 +63,7 @@ class RelayedCall:
         "size",
     )
 
-    def __init__(self, link: Link, number: int, began: Began) -> None:
+    def __init__(self, link: Relay, number: int, began: Began) -> None:
         self._link = link
         self._number = number
         self.began = began
@@ -106,7 +106,7 @@ class RelayedCall:
     async def read(self) -> Any:
         """The next request, or grpc.aio.EOF."""
         if not self._requests and not self._is_at_end:
-            self._link.send(Kind.READ, self._number)
+            self._link.send_frame(Kind.READ, self._number)
             self._reading = asyncio.get_running_loop().create_future()
             await self._reading
         if not self._requests:
@@ -121,7 +121,7 @@ class RelayedCall:
             raise Gone
         while self._writing is not None:
             await asyncio.wait([self._writing])
-        self._link.send(Kind.MESSAGE, self._number, data)
+        self._link.send_frame(Kind.MESSAGE, self._number, data)
         self._writing = asyncio.get_running_loop().create_future()
         try:
             await self._writing
@@ -130,7 +130,7 @@ class RelayedCall:
 
     # ---- what the worker says
 
-    def take(self, kind: Kind, content: bytes) -> None:
+    def take_frame(self, kind: Kind, content: bytes) -> None:
         if kind is Kind.MESSAGE:
             self._requests.append(content)
             _wake(self._reading)
@@ -140,9 +140,9 @@ class RelayedCall:
         elif kind is Kind.WRITTEN:
             _wake(self._writing)
         elif kind in (Kind.TAKEN, Kind.GONE):
-            self.end()
+            self.end_call()
 
-    def end(self) -> None:
+    def end_call(self) -> None:
         """The client has its answer, or the connection is lost."""
         self._forgotten()
         if self._task is not None:
@@ -152,7 +152,7 @@ class RelayedCall:
 
     # ---- the handler
 
-    def begin(self, handler: Any) -> None:
+    def begin_handler(self, handler: Any) -> None:
         if not self._is_gone:
             self._task = asyncio.ensure_future(self._run(handler))
 
@@ -183,7 +183,7 @@ class RelayedCall:
         if self._is_gone:
             return
         result = Result(self._code, self._details, self._trailing, answer, bool(self._callbacks))
-        self._link.send(Kind.RESULT, self._number, result.to_bytes())
+        self._link.send_frame(Kind.RESULT, self._number, result.to_bytes())
         if not self._callbacks:
             self._forgotten()
 
@@ -208,7 +208,7 @@ class Beginning:
         """By connection; the next one to have its turn first."""
         self._loop = asyncio.get_running_loop()
 
-    def add(self, call: RelayedCall) -> None:
+    def add_call(self, call: RelayedCall) -> None:
         if not self._waiting:
             self._loop.call_soon(self._some)
         self._waiting.setdefault(call.began.peer, deque()).append(call)
@@ -224,6 +224,6 @@ class Beginning:
             if calls:
                 waiting[peer] = calls
             left -= call.size
-            call.begin(self._handler_of(call.began.path))
+            call.begin_handler(self._handler_of(call.began.path))
         if waiting:
             self._loop.call_soon(self._some)
