@@ -31,7 +31,8 @@ from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Loops, Service
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.clock import SystemClock
-from rmqlite.protocols.grpc_server import GrpcServer, in_short_lines
+from rmqlite.protocols.grpc.library_log import in_short_lines
+from rmqlite.protocols.grpc_server import GrpcServer
 from rmqlite.protocols.metrics import MetricsServer
 from rmqlite.protocols.remoting.server import RemotingServer
 from rmqlite.protocols.shared.tls import load_keys

@@ -1,20 +1,15 @@
-"""The gRPC port: rmqlite.v1, apache.rocketmq.v2, gRPC's own health and reflection, and its log.
+"""The gRPC port: rmqlite.v1, apache.rocketmq.v2, gRPC's own health and reflection.
 
 There is one health for the whole broker, under the name "" and under each service's name:
 SERVING from the first call on, NOT_SERVING once the broker drains.  The library's own servicers
 are not used: with them a watcher would hold up the drain, and malformed bytes would be logged
 with a stack, like a bug.
-
-What gRPC and asyncio log is one line each, without a stack, and not without end.  A client can
-cause most of it: a header that is no UTF-8 would write ten times its size, and who lets a
-connection go while it is answered would be logged as an error of the broker.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,12 +24,11 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.protocol_server import Running, taking
-from rmqlite.kernel.service.audit import Repeats
 from rmqlite.kernel.service.service import Ports
 from rmqlite.kernel.words.errors import InvalidValue, Overloaded
 from rmqlite.kernel.words.limits import TEXTS_BYTES_MAX
 from rmqlite.kernel.words.message import host_text
-from rmqlite.kernel.words.visible import printable, shortened
+from rmqlite.kernel.words.visible import shortened
 from rmqlite.protocols.grpc.calls import (
     Context,
     Enter,
@@ -67,9 +61,6 @@ FAILURES_S: Final = 60.0
 """The broker ends when so many attempts to open its port anew have failed in this time."""
 PAUSE_S: Final = 0.25
 log = logging.getLogger(__name__)
-LOGGERS: Final = ("grpc._cython.cygrpc", "asyncio")
-_GONE: Final = "ExecuteBatchError"
-"""gRPC's error when there is nobody left to write to."""
 
 
 class Health:
@@ -384,49 +375,3 @@ def texts_of(keys: TlsKeys) -> KeyTexts:
 def request_bytes_max(config: BrokerConfig) -> int:
     """The longest request that gRPC accepts."""
     return config.send_bytes_max + TEXTS_BYTES_MAX
-
-
-@contextmanager
-def in_short_lines() -> Iterator[None]:
-    """Inside it these libraries log as the broker does."""
-    short = OneLine()
-    for name in LOGGERS:
-        logging.getLogger(name).addFilter(short)
-    try:
-        yield
-    finally:
-        for name in LOGGERS:
-            logging.getLogger(name).removeFilter(short)
-
-
-class OneLine(logging.Filter):
-    """Makes a line of each record, and leaves out what is repeated too often."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._repeats = Repeats()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        if type(error).__name__ == _GONE:
-            return False
-        message = shortened(record.getMessage().partition("\n")[0])
-        for key, times in self._repeats.over():
-            logging.getLogger(__name__).warning(
-                "logged again by=%s times=%d", key or "others", times
-            )
-        kind = message if error is None else f"{record.name} {type(error).__name__}"
-        if not self._repeats.note(kind):
-            return False
-        record.msg, record.args = "%s", (printable(message + _shown(error)),)
-        record.exc_info = record.exc_text = record.stack_info = None
-        return True
-
-
-def _shown(error: BaseException | None) -> str:
-    """The error, and where it was raised."""
-    if error is None:
-        return ""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at={frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    return f" error={shortened(repr(error))}{place}"

@@ -31,6 +31,8 @@ from rmqlite.protocols.workers.relayed import Beginning
 PING_S: Final = 0.5
 PINGS_MAX: Final = 10
 """A worker that has left so many pings in a row unanswered is killed."""
+FREE_S_MAX: Final = 2.0
+"""How long the port may still be in use when the broker starts."""
 START_S_MAX: Final = 30.0
 STARTS_MAX: Final = 20
 STARTS_S: Final = 60.0
@@ -60,19 +62,34 @@ class GrpcWorkers:
 
     async def bind(self) -> None:
         config = self._config
-        self.port = self._held("grpcPort", config.grpc_port)
+        self.port = await self._held_soon("grpcPort", config.grpc_port)
         if config.grpc_tls_port:
-            self._held("grpcTlsPort", config.grpc_tls_port)
+            await self._held_soon("grpcTlsPort", config.grpc_tls_port)
+
+    async def _held_soon(self, key: str, port: int) -> int:
+        """Workers of a broker that was killed end a moment after it.  Raises InvalidValue."""
+        until_s = asyncio.get_running_loop().time() + FREE_S_MAX
+        while True:
+            try:
+                return self._held(key, port)
+            except InvalidValue:
+                if asyncio.get_running_loop().time() >= until_s:
+                    raise
+                await asyncio.sleep(FREE_S_MAX / 40)
 
     def _held(self, key: str, port: int) -> int:
         """Take a port, and let only processes of this user share it.  Raises InvalidValue."""
         address = self._config.bind_address
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         held = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            with taking(key, port, address):
+                held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                held.bind((address, port))
+        except InvalidValue:
+            held.close()
+            raise
         self._sockets.append(held)
-        with taking(key, port, address):
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            held.bind((address, port))
         # Only now: a second broker on the same port must fail.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -10,7 +10,9 @@ It ends when the broker does: then the pair of sockets has no other end.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
+import logging
 import signal
 import socket
 import sys
@@ -22,9 +24,11 @@ import grpc
 import grpc.aio
 
 from rmqlite.protocols.grpc.in_flight import end_connections
+from rmqlite.protocols.grpc.library_log import in_short_lines
 from rmqlite.protocols.grpc.listening import KeyTexts, begun, calls_end, credentials, options
 from rmqlite.protocols.workers.frames import Began, Frames, Kind, read_result
 
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 AHEAD_S_MAX: Final = 0.02
 """How long a call waits for its first request until the broker hears of it without one."""
 AHEAD_READS_MAX: Final = 16
@@ -33,7 +37,9 @@ AHEAD_BYTES_MAX: Final = 4 << 20
 """How many bytes of requests that were read ahead may wait in the broker."""
 END_S_MAX: Final = 0.5
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+_PR_SET_PDEATHSIG: Final = 1
 Context = Any
+log = logging.getLogger(__name__)
 
 
 class _Call:
@@ -94,7 +100,7 @@ class Worker(Frames):
             call.wake.set_result(None)
 
     def broken(self, reason: str) -> None:
-        sys.stderr.write(f"a gRPC worker ends: {reason}\n")
+        log.error("a gRPC worker ends reason=%s", reason)
 
     def connection_lost(self, _error: Exception | None) -> None:
         _end_at_once()
@@ -107,7 +113,7 @@ class Worker(Frames):
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            sys.stderr.write(f"a gRPC worker ends: {task.exception()!r}\n")
+            log.error("a gRPC worker ends reason=%r", task.exception())
             _end_at_once()
 
     # ---- the port
@@ -299,11 +305,21 @@ async def run(pair: socket.socket) -> None:
     await loop.create_future()
 
 
+def _end_with_the_broker() -> None:
+    """Also if this process is stopped, and cannot see that the pair has no other end."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main() -> None:
     # A Ctrl-C or a stop of the whole group is for the broker, which then ends its workers.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    asyncio.run(run(socket.socket(fileno=int(sys.argv[1]))))
+    _end_with_the_broker()
+    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
+    with in_short_lines():
+        asyncio.run(run(socket.socket(fileno=int(sys.argv[1]))))
 
 
 if __name__ == "__main__":
