@@ -20,15 +20,15 @@ PATIENCE_S = 60.0
 def with_port(
     under_test: BrokerUnderTest,
     scenario: Callable[[Any, Served], Awaitable[Any]],
-    make: Callable[..., GrpcServer | GrpcWorkers] = GrpcServer,
     **changes: Any,
 ) -> None:
-    """Run a scenario against a gRPC port of its own."""
+    """Run a scenario against a gRPC port of its own; with grpc_workers it is theirs."""
     under_test.config = under_test.config.model_copy(update={"grpc_port": 0, **changes})
 
     async def inside(server: Served, _: asyncio.Task[None]) -> None:
         clock, store = under_test.clock, under_test.store
         watch = ClockWatch(clock, clock.machine, store.clock_origin)
+        make = GrpcWorkers if server.config.grpc_workers else GrpcServer
         port = make(server.config, load_keys(server.config))
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
             running = Running(

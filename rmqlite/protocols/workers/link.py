@@ -85,6 +85,10 @@ class WorkerLink(Frames):
 
     # ---- frames of the worker
 
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._beginning.begin_some()
+
     def take_frame(self, kind: Kind, call: int, content: bytes) -> None:
         if kind is Kind.CALL:
             self._begin(call, read_call(content))

@@ -51,6 +51,7 @@ class GrpcWorkers:
         self._config = config
         self._keys = keys
         self._calls = GrpcCalls(config, self._end_connections)
+        self._in_flight = self._calls.in_flight
         self._sockets: list[socket.socket] = []
         self._links: list[WorkerLink | None] = [None] * config.grpc_workers
         self._tasks: list[asyncio.Task[None]] = []

@@ -207,11 +207,16 @@ class Beginning:
         self._waiting: dict[str, deque[RelayedCall]] = {}
         """By connection; the next one to have its turn first."""
         self._loop = asyncio.get_running_loop()
+        self._is_due = False
 
     def add_call(self, call: RelayedCall) -> None:
-        if not self._waiting:
-            self._loop.call_soon(self._some)
+        """begin_some() follows, in the same turn."""
         self._waiting.setdefault(call.began.peer, deque()).append(call)
+
+    def begin_some(self) -> None:
+        """Begin the calls that have come, unless others wait for the next turn already."""
+        if self._waiting and not self._is_due:
+            self._some()
 
     def _some(self) -> None:
         waiting, left = self._waiting, TURN_BYTES_MAX
@@ -225,5 +230,6 @@ class Beginning:
                 waiting[peer] = calls
             left -= call.size
             call.begin_handler(self._handler_of(call.began.path))
+        self._is_due = bool(waiting)
         if waiting:
             self._loop.call_soon(self._some)
