@@ -35,11 +35,12 @@ from rmqlite.protocols.workers.relayed import TURN_CALLS_MAX, Beginning, Relayed
 from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import OF_ANY_DISK
 from tests.support.brokers import BrokerUnderTest
+from tests.support.certificates import made
 from tests.support.eventually import eventually
 from tests.support.grpc_ports import with_port
 from tests.support.services import Served
 
-WATCH = "/grpc.health.v1.Health/Watch"
+CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 
 
 def kill(pid: int, number: signal.Signals) -> None:
@@ -290,3 +291,35 @@ def test_calls_begin_in_turns_of_their_connections() -> None:
         assert link._unread == 0
 
     asyncio.run(main())
+
+
+def test_workers_take_renewed_keys(under_test: BrokerUnderTest, tmp_path: Path) -> None:
+    """New connections get them as those of the broker's own process do."""
+    first, second = made(tmp_path / "first"), made(tmp_path / "second")
+    keys = {"tls_cert_path": first / "broker.pem", "tls_key_path": first / "broker.key"}
+
+    async def is_served(port: GrpcWorkers, authority: bytes) -> bool:
+        credentials = grpc.ssl_channel_credentials(authority)
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        target = f"localhost:{port.port}"
+        async with grpc.aio.secure_channel(target, credentials, options=options) as channel:
+            check: Any = channel.unary_unary(CHECK)
+            try:
+                await check(b"", timeout=10)
+            except grpc.aio.AioRpcError:
+                return False
+            return True
+
+    async def scenario(port: GrpcWorkers, _: Served) -> None:
+        old, new = [(each / "ca.pem").read_bytes() for each in (first, second)]
+        assert await is_served(port, old)
+        assert not await is_served(port, new)
+        for each in second.iterdir():
+            (first / each.name).write_bytes(each.read_bytes())
+        assert port._keys is not None
+        await port._keys.look()
+        while not await is_served(port, new):
+            await asyncio.sleep(0.1)
+        assert not await is_served(port, old)
+
+    with_port(under_test, scenario, grpc_workers=1, tls_mode="enforcing", **keys)
