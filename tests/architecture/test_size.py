@@ -49,7 +49,7 @@ SIZES: Final = {
     "cli": Size(11_982, 58),
     "celery": Size(764, 6),
     "client": Size(6_391, 28),
-    "protocols": Size(16_895, 85),
+    "protocols": Size(16_897, 85),
     "rmqlite": Size(190, 4),
     "spark": Size(7_797, 41),
     "store_tools": Size(7_199, 32),

@@ -36,7 +36,7 @@ FREE_S_MAX: Final = 2.0
 START_S_MAX: Final = 30.0
 STARTS_MAX: Final = 20
 STARTS_S: Final = 60.0
-PAUSE_S: Final = 3.0
+PAUSE_S: Final = 1.0
 """How long the broker waits before it starts a worker if so many have started in this time."""
 WAITING_BYTES: Final = 64 << 20
 """How many bytes, beside the answers that maxBytesInFlight counts, may wait for a worker."""
@@ -108,7 +108,7 @@ class GrpcWorkers:
 
     async def open(self, running: Running) -> None:
         self._handlers = _by_path(self._calls.handlers(running, self.port))
-        self._beginning = Beginning(self._handlers.__getitem__)
+        self._beginning = Beginning(self._handlers.get)
         self._calls.run_loops(running.tasks)
         starts = [self._start(place) for place in range(len(self._links))]
         links = await asyncio.gather(*starts)

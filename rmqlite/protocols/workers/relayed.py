@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 
 from rmqlite.kernel.words.clock import elapsed_s
-from rmqlite.protocols.workers.frames import Began, Kind, Metadata, Result
+from rmqlite.protocols.workers.frames import Began, FrameInvalid, Kind, Metadata, Result
 
 TURN_CALLS_MAX: Final = 50
 TURN_BYTES_MAX: Final = 64 << 10
@@ -210,7 +210,9 @@ class Beginning:
         self._is_due = False
 
     def add_call(self, call: RelayedCall) -> None:
-        """begin_some() follows, in the same turn."""
+        """begin_some() follows, in the same turn.  Raises FrameInvalid for a path of no call."""
+        if self._handler_of(call.began.path) is None:
+            raise FrameInvalid(f"a call of {call.began.path!r}")
         self._waiting.setdefault(call.began.peer, deque()).append(call)
 
     def begin_some(self) -> None:
