@@ -31,11 +31,13 @@ from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Loops, Service
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.clock import SystemClock
-from rmqlite.protocols.grpc_server import GrpcServer, in_short_lines
+from rmqlite.protocols.grpc.library_log import in_short_lines
+from rmqlite.protocols.grpc_server import GrpcServer
 from rmqlite.protocols.metrics import MetricsServer
 from rmqlite.protocols.remoting.server import RemotingServer
 from rmqlite.protocols.shared.tls import load_keys
 from rmqlite.protocols.shared.watched import WatchedFiles
+from rmqlite.protocols.workers.port import GrpcWorkers
 from rmqlite.web import web_server
 
 
@@ -82,7 +84,8 @@ def assembled(config: BrokerConfig, clock: SystemClock) -> Assembly:
     if config.acl_enabled:
         watched.append(AccountsFile(config.acl_file, access))
         watched[-1].load()
-    ports: list[ProtocolServer] = [GrpcServer(bounded, keys), RemotingServer(bounded, keys)]
+    grpc_port = GrpcWorkers if config.grpc_workers else GrpcServer
+    ports: list[ProtocolServer] = [grpc_port(bounded, keys), RemotingServer(bounded, keys)]
     if config.metrics_port:
         ports.append(MetricsServer(config, keys))
     if config.web_port:

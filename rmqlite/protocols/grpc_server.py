@@ -1,23 +1,19 @@
-"""The gRPC port: rmqlite.v1, apache.rocketmq.v2, gRPC's own health and reflection, and its log.
+"""The gRPC port: rmqlite.v1, apache.rocketmq.v2, gRPC's own health and reflection.
 
 There is one health for the whole broker, under the name "" and under each service's name:
 SERVING from the first call on, NOT_SERVING once the broker drains.  The library's own servicers
 are not used: with them a watcher would hold up the drain, and malformed bytes would be logged
 with a stack, like a bug.
-
-What gRPC and asyncio log is one line each, without a stack, and not without end.  A client can
-cause most of it: a header that is no UTF-8 would write ten times its size, and who lets a
-connection go while it is answered would be logged as an error of the broker.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -28,12 +24,11 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.protocol_server import Running, taking
-from rmqlite.kernel.service.audit import Repeats
 from rmqlite.kernel.service.service import Ports
 from rmqlite.kernel.words.errors import InvalidValue, Overloaded
 from rmqlite.kernel.words.limits import TEXTS_BYTES_MAX
 from rmqlite.kernel.words.message import host_text
-from rmqlite.kernel.words.visible import printable, shortened
+from rmqlite.kernel.words.visible import shortened
 from rmqlite.protocols.grpc.calls import (
     Context,
     Enter,
@@ -43,14 +38,15 @@ from rmqlite.protocols.grpc.calls import (
     many_answers,
     one_answer,
 )
-from rmqlite.protocols.grpc.in_flight import InFlight
+from rmqlite.protocols.grpc.in_flight import End, InFlight
+from rmqlite.protocols.grpc.listening import KeyTexts, begun, calls_end, credentials, options
 from rmqlite.protocols.native.bytes.rpcs import native_services
 from rmqlite.protocols.native.guard import guard_of
 from rmqlite.protocols.native.table import handlers_of, methods_of, streams_of
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import SERVICE
 from rmqlite.protocols.rocketmq_v2.table import Protocol
 from rmqlite.protocols.shared.codec import parsed
-from rmqlite.protocols.shared.tls import Pem, TlsKeys
+from rmqlite.protocols.shared.tls import TlsKeys
 
 WATCHES_MAX: Final = 1_000
 REFLECTIONS_MAX: Final = 4
@@ -58,24 +54,13 @@ REFLECTION_S_MAX: Final = 10.0
 """How long one reflection call may last; a tool that needs longer calls again."""
 REQUEST_BYTES_MAX: Final = 4_096
 Status = health_pb2.HealthCheckResponse
-STREAMS_MAX: Final = 5_000
-"""How many calls a connection may have at once, most of them parked: further ones wait in the
-client.  A call costs up to 20 KB."""
-PENDING_MAX: Final = 10_000
-"""How many calls of all connections may wait until they begin; gRPC refuses further ones itself."""
 END_S_MAX: Final = 0.5
 """How long gRPC may take to end the calls of a port that is opened anew."""
 FAILURES_MAX: Final = 3
 FAILURES_S: Final = 60.0
 """The broker ends when so many attempts to open its port anew have failed in this time."""
 PAUSE_S: Final = 0.25
-_LOOP: Final = "_server_main_loop"
-_CALL: Final = "_schedule_rpc_coro"
-"""gRPC's own names of its loop, and of a call's task."""
 log = logging.getLogger(__name__)
-LOGGERS: Final = ("grpc._cython.cygrpc", "asyncio")
-_GONE: Final = "ExecuteBatchError"
-"""gRPC's error when there is nobody left to write to."""
 
 
 class Health:
@@ -85,16 +70,30 @@ class Health:
         self._services = frozenset(services)
         names = (*self._services, HEALTH, reflection.SERVICE_NAME)
         self._reflection = reflection.aio.ReflectionServicer(names)
-        self._draining = asyncio.Event()
+        self._is_draining = False
+        self._is_away = False
+        self._changed = asyncio.Event()
         self._running: dict[str, int] = {}
 
     @property
     def is_serving(self) -> bool:
-        return not self._draining.is_set()
+        return not self._is_draining and not self._is_away
 
     def drain(self) -> None:
         """Answer NOT_SERVING from now on; each watcher gets that answer, and its call ends."""
-        self._draining.set()
+        self._is_draining = True
+        self._tell()
+
+    def set_away(self, is_away: bool) -> None:
+        """Does a part of the port not answer at the moment?"""
+        if is_away != self._is_away:
+            self._is_away = is_away
+            self._tell()
+
+    def _tell(self) -> None:
+        """Wake all watchers."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def handlers(self, in_flight: InFlight, enter: Enter) -> Handlers:
         """gRPC handlers of both services; only reflection asks who calls."""
@@ -124,12 +123,16 @@ class Health:
         """Answer the health now and when it changes; SERVICE_UNKNOWN for any other name."""
         is_known = self._knows(_service_of(await read() or b""))
         with self._one_of("watches", WATCHES_MAX):
-            was_serving = self.is_serving
             unknown: bytes = Status(status=Status.SERVICE_UNKNOWN).SerializeToString()
-            await context.write(self._response() if is_known else unknown)
-            await self._draining.wait()
-            if was_serving and is_known:
-                await context.write(self._response())
+            written = b""
+            while True:
+                now = self._response() if is_known else unknown
+                if now != written:
+                    await context.write(now)
+                    written = now
+                if self._is_draining:
+                    return
+                await self._changed.wait()
 
     async def reflect(self, read: Read, context: Context) -> None:
         """Answer each question about the services and their messages."""
@@ -175,6 +178,54 @@ async def _one(request: Any) -> AsyncIterator[Any]:
     yield request
 
 
+class GrpcCalls:
+    """What answers the calls of gRPC, in whichever process the port is.
+
+    end: closes connections, if this process does not have them.
+    """
+
+    def __init__(self, config: BrokerConfig, end: End | None = None) -> None:
+        self._config = config
+        self.health = Health({*native_services(), SERVICE})
+        self.in_flight = InFlight(config.in_flight_bytes_max, request_bytes_max(config), end)
+        self._rocketmq: Protocol | None = None
+        self._loops: list[asyncio.Task[None]] = []
+
+    def handlers(self, running: Running, port: int) -> tuple[Handlers, ...]:
+        """gRPC handlers of all calls."""
+        service = running.service
+        self._rocketmq = Protocol(self._config, service, port)
+        enter = guard_of(service.access, service.limits).enter
+        return (
+            handlers_of(methods_of(service), self.in_flight, self._config, enter),
+            streams_of(service, self.in_flight, enter),
+            self._rocketmq.handlers(self.in_flight),
+            self.health.handlers(self.in_flight, enter),
+        )
+
+    def run_loops(self, tasks: asyncio.TaskGroup) -> None:
+        assert self._rocketmq is not None
+        self._loops = [
+            tasks.create_task(self.in_flight.run(), name="requests"),
+            self._rocketmq.run(tasks),
+        ]
+
+    def drain(self) -> None:
+        """Tell those who watch the broker, and end the calls that would last."""
+        assert self._rocketmq is not None
+        self.health.drain()
+        self._rocketmq.telemetry.close()
+
+    def end_loops(self) -> None:
+        """All calls have ended."""
+        for loop in self._loops:
+            loop.cancel()
+
+    async def end_forwarding(self) -> None:
+        if self._rocketmq is not None:
+            await self._rocketmq.end_forwarding()
+
+
 class GrpcServer:
     """The port of gRPC.
 
@@ -186,14 +237,12 @@ class GrpcServer:
     def __init__(self, config: BrokerConfig, keys: TlsKeys | None = None) -> None:
         self._config = config
         self._keys = keys
-        self._health = Health({*native_services(), SERVICE})
-        self._in_flight = InFlight(config.in_flight_bytes_max, _request_bytes_max(config))
+        self._calls = GrpcCalls(config)
+        self._in_flight = self._calls.in_flight
         self._server: grpc.aio.Server | None = None
         self._handlers: tuple[Handlers, ...] = ()
         self._serving: asyncio.Task[None] | None = None
-        self._rocketmq: Protocol | None = None
         self._staying: asyncio.Task[None] | None = None
-        self._loops: list[asyncio.Task[None]] = []
         self.port = 0
         """The port that bind() took; the system chooses it if grpcPort is 0."""
 
@@ -203,28 +252,18 @@ class GrpcServer:
     def _bind(self) -> None:
         """Take the ports, after the first time the same ones again.  Raises InvalidValue."""
         config = self._config
-        self._server = grpc.aio.server(options=_options(config))
+        sizes = config.connections_max, request_bytes_max(config)
+        self._server = grpc.aio.server(options=options(*sizes, shares_port=False))
         is_plain = config.tls_mode != "enforcing"
         self.port = self._bound("grpcPort", self.port or config.grpc_port, is_plain=is_plain)
         if config.grpc_tls_port:
             self._bound("grpcTlsPort", config.grpc_tls_port, is_plain=False)
 
     async def open(self, running: Running) -> None:
-        service = running.service
-        self._rocketmq = Protocol(self._config, service, self.port)
-        enter = guard_of(service.access, service.limits).enter
-        self._handlers = (
-            handlers_of(methods_of(service), self._in_flight, self._config, enter),
-            streams_of(service, self._in_flight, enter),
-            self._rocketmq.handlers(self._in_flight),
-            self._health.handlers(self._in_flight, enter),
-        )
+        self._handlers = self._calls.handlers(running, self.port)
         await self._serve()
-        self._loops = [
-            running.tasks.create_task(self._in_flight.run(), name="requests"),
-            self._rocketmq.run(running.tasks),
-        ]
-        staying = self._stay_open(service.ports)
+        self._calls.run_loops(running.tasks)
+        staying = self._stay_open(running.service.ports)
         self._staying = running.tasks.create_task(staying, name="gRPC port")
 
     @property
@@ -240,10 +279,7 @@ class GrpcServer:
         """Answer calls on the ports that are taken."""
         assert self._server is not None
         self._server.add_generic_rpc_handlers(self._handlers)
-        before = asyncio.all_tasks()
-        await self._server.start()
-        begun = asyncio.all_tasks() - before
-        (self._serving,) = [each for each in begun if _name(each) == _LOOP]
+        self._serving = await begun(self._server)
 
     async def _stay_open(self, ports: Ports) -> None:
         """Open the port anew each time when gRPC's loop has ended.  Raises InvalidValue."""
@@ -292,13 +328,13 @@ class GrpcServer:
             if is_plain:
                 return self._server.add_insecure_port(target)
             assert self._keys is not None
-            return self._server.add_secure_port(target, _credentials(self._keys))
+            texts = partial(texts_of, self._keys)
+            keys = credentials(texts, needs_certificates=self._keys.needs_certificates)
+            return self._server.add_secure_port(target, keys)
 
     async def drain(self) -> None:
         assert self._server is not None
-        assert self._rocketmq is not None
-        self._health.drain()
-        self._rocketmq.telemetry.close()
+        self._calls.drain()
         if self._staying is not None:
             self._staying.cancel()
             await asyncio.wait([self._staying])
@@ -306,32 +342,19 @@ class GrpcServer:
         stopping = asyncio.ensure_future(self._server.stop(drain_s))
         if self._serving is not None:
             await asyncio.wait([self._serving])
-        await _calls_end(drain_s)
+        await calls_end(drain_s)
         await asyncio.wait([stopping], timeout=END_S_MAX)
         # A call that came just now may be lost inside gRPC: only this ends it, its caller waits.
         await self._server.stop(0)
         await stopping
-        for loop in self._loops:
-            loop.cancel()
+        self._calls.end_loops()
 
     async def close(self) -> None:
-        if self._rocketmq is not None:
-            await self._rocketmq.end_forwarding()
+        await self._calls.end_forwarding()
         if self._server is not None:
             await self._server.stop(0)
             # gRPC ends them in the next turns; who cancels them now makes it print stacks.
-            await _calls_end(END_S_MAX)
-
-
-async def _calls_end(seconds: float) -> None:
-    """Wait for the calls that are being answered, so long at most."""
-    calls = [each for each in asyncio.all_tasks() if _name(each) == _CALL]
-    if calls:
-        await asyncio.wait(calls, timeout=seconds)
-
-
-def _name(task: asyncio.Task[Any]) -> str:
-    return getattr(task.get_coro(), "__name__", "")
+            await calls_end(END_S_MAX)
 
 
 async def _end(server: grpc.aio.Server) -> None:
@@ -344,95 +367,11 @@ async def _end(server: grpc.aio.Server) -> None:
             return
 
 
-def _credentials(keys: TlsKeys) -> grpc.ServerCredentials:
-    """For every port: each handshake takes the keys in force, of TLS 1.2 or newer."""
-    known = keys.pem
-
-    def newer() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal known
-        if keys.pem is known:
-            return None
-        known = keys.pem
-        return _certificates(known)
-
-    return grpc.dynamic_ssl_server_credentials(
-        _certificates(known),
-        newer,  # type: ignore[arg-type]  # None: the keys are the same as before.
-        require_client_authentication=keys.needs_certificates,
-    )
+def texts_of(keys: TlsKeys) -> KeyTexts:
+    pem = keys.pem
+    return KeyTexts(pem.certificate, pem.key, pem.client_ca)
 
 
-def _certificates(pem: Pem) -> grpc.ServerCertificateConfiguration:
-    pair = (pem.key.encode(), pem.certificate.encode())
-    return grpc.ssl_server_certificate_configuration([pair], pem.client_ca.encode() or None)
-
-
-def _request_bytes_max(config: BrokerConfig) -> int:
+def request_bytes_max(config: BrokerConfig) -> int:
     """The longest request that gRPC accepts."""
     return config.send_bytes_max + TEXTS_BYTES_MAX
-
-
-def _options(config: BrokerConfig) -> tuple[tuple[str, int], ...]:
-    return (
-        # A second broker on the same port must fail; else the two would share the calls.
-        ("grpc.so_reuseport", 0),
-        ("grpc.max_allowed_incoming_connections", config.connections_max),
-        ("grpc.max_receive_message_length", _request_bytes_max(config)),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.max_concurrent_streams", STREAMS_MAX),
-        # By itself gRPC cancels calls at random when a thousand of them arrive at once.
-        ("grpc.server.max_pending_requests", PENDING_MAX),
-        ("grpc.server.max_pending_requests_hard_limit", PENDING_MAX),
-        # gRPC then holds only 64 KiB of a request that waits to be read, not megabytes.
-        ("grpc.http2.bdp_probe", 0),
-        ("grpc.keepalive_time_ms", 30_000),
-        ("grpc.keepalive_timeout_ms", 20_000),
-        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-        ("grpc.keepalive_permit_without_calls", 1),
-    )
-
-
-@contextmanager
-def in_short_lines() -> Iterator[None]:
-    """Inside it these libraries log as the broker does."""
-    short = OneLine()
-    for name in LOGGERS:
-        logging.getLogger(name).addFilter(short)
-    try:
-        yield
-    finally:
-        for name in LOGGERS:
-            logging.getLogger(name).removeFilter(short)
-
-
-class OneLine(logging.Filter):
-    """Makes a line of each record, and leaves out what is repeated too often."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._repeats = Repeats()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        if type(error).__name__ == _GONE:
-            return False
-        message = shortened(record.getMessage().partition("\n")[0])
-        for key, times in self._repeats.over():
-            logging.getLogger(__name__).warning(
-                "logged again by=%s times=%d", key or "others", times
-            )
-        kind = message if error is None else f"{record.name} {type(error).__name__}"
-        if not self._repeats.note(kind):
-            return False
-        record.msg, record.args = "%s", (printable(message + _shown(error)),)
-        record.exc_info = record.exc_text = record.stack_info = None
-        return True
-
-
-def _shown(error: BaseException | None) -> str:
-    """The error, and where it was raised."""
-    if error is None:
-        return ""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at={frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    return f" error={shortened(repr(error))}{place}"

@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_642, 112),
+    "kernel": Size(22_643, 112),
     "features": Size(524, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),
@@ -52,9 +52,9 @@ SIZES: Final = {
     "cli": Size(12_080, 59),
     "celery": Size(764, 6),
     "client": Size(6_433, 28),
-    "protocols": Size(15_701, 78),
+    "protocols": Size(16_978, 86),
     # metrics.groups
-    "rmqlite": Size(187, 4),
+    "rmqlite": Size(190, 4),
     "spark": Size(7_797, 41),
     "store_tools": Size(7_199, 32),
     "testing": Size(569, 4),

@@ -10,7 +10,8 @@ import pytest
 
 from rmqlite.kernel.service.audit import KEYS_MAX, LINES_MAX, WINDOW_S, Repeats
 from rmqlite.kernel.words.message import Message
-from rmqlite.protocols.grpc_server import LOGGERS, GrpcServer, in_short_lines
+from rmqlite.protocols.grpc.library_log import LOGGERS, in_short_lines
+from rmqlite.protocols.grpc_server import GrpcServer
 from rmqlite.protocols.native.bytes import rpcs
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import SetTime

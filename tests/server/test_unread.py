@@ -28,7 +28,8 @@ from rmqlite.protocols.grpc.in_flight import (
     Unread,
     end_connections,
 )
-from rmqlite.protocols.grpc_server import STREAMS_MAX, GrpcServer
+from rmqlite.protocols.grpc.listening import STREAMS_MAX
+from rmqlite.protocols.grpc_server import GrpcServer
 from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.table import handlers_of
 from rmqlite.protocols.rocketmq_v2.calls import CLIENT_ID
@@ -51,9 +52,9 @@ def run(main: Any) -> None:
     run_with(FakeClock(), main)
 
 
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize(("name", "workers"), [*[(name, 0) for name in LONG], ("pull", 2)])
 def test_who_takes_nothing_is_answered_little_and_nothing_stays_when_it_is_gone(
-    under_test: BrokerUnderTest, name: str
+    under_test: BrokerUnderTest, name: str, workers: int
 ) -> None:
     """Each of a client's calls of 60 bytes would hold megabytes, for as long as it likes."""
     under_test.broker.topics.create(TopicInfo(TOPIC, 1, 1))
@@ -81,7 +82,7 @@ def test_who_takes_nothing_is_answered_little_and_nothing_stays_when_it_is_gone(
         while in_flight.unread.bytes or in_flight.unread._connections:
             await asyncio.sleep(0.001)
 
-    with_port(under_test, scenario)
+    with_port(under_test, scenario, grpc_workers=workers)
 
 
 def test_who_takes_its_answers_gets_all_of_them(under_test: BrokerUnderTest) -> None:

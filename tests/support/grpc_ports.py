@@ -10,6 +10,7 @@ from rmqlite.kernel.process.protocol_server import Running
 from rmqlite.kernel.process.upkeep import ClockWatch
 from rmqlite.protocols.grpc_server import GrpcServer
 from rmqlite.protocols.shared.tls import load_keys
+from rmqlite.protocols.workers.port import GrpcWorkers
 from tests.support.brokers import BrokerUnderTest
 from tests.support.services import Served, served
 
@@ -18,16 +19,17 @@ PATIENCE_S = 60.0
 
 def with_port(
     under_test: BrokerUnderTest,
-    scenario: Callable[[GrpcServer, Served], Awaitable[Any]],
+    scenario: Callable[[Any, Served], Awaitable[Any]],
     **changes: Any,
 ) -> None:
-    """Run a scenario against a gRPC port of its own."""
+    """Run a scenario against a gRPC port of its own; with grpc_workers it is theirs."""
     under_test.config = under_test.config.model_copy(update={"grpc_port": 0, **changes})
 
     async def inside(server: Served, _: asyncio.Task[None]) -> None:
         clock, store = under_test.clock, under_test.store
         watch = ClockWatch(clock, clock.machine, store.clock_origin)
-        port = GrpcServer(server.config, load_keys(server.config))
+        make = GrpcWorkers if server.config.grpc_workers else GrpcServer
+        port = make(server.config, load_keys(server.config))
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
             running = Running(
                 server.service, tasks, under_test.broker, server.commit, watch, server.config

@@ -107,6 +107,7 @@ class BrokerConfig(BaseModel):
     name_server_port: Port = _key("nameServerPort", 9876)
     brokers_allowed: Annotated[str, BeforeValidator(allowed_brokers)] = _key("brokersAllowed", "")
     grpc_port: Port = _key("grpcPort", 8081)
+    grpc_workers: Annotated[int, whole("processes", 0, 32)] = _key("grpcWorkers", 0)
     ha_listen_port: Port = _key("haListenPort", 0)
     metrics_port: Port = _key("metricsPort", 0)
     metrics_token_file: PlaceOrNone = _key("metricsTokenFile", "")

@@ -60,10 +60,10 @@ class Handlers(grpc.GenericRpcHandler):
     """Handlers by the path of their call; gRPC answers UNIMPLEMENTED for any other path."""
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
-        self._handlers = handlers
+        self.paths = handlers
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
-        return self._handlers.get(handler_call_details.method)
+        return self.paths.get(handler_call_details.method)
 
 
 def everybody(_path: str, _context: Context) -> None:

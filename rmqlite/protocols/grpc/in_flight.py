@@ -53,6 +53,8 @@ ARRIVAL_S_MAX: Final = 5.0
 WAIT_S_MAX: Final = 15.0
 """How long a request waits for room: until then, requests that do not arrive have ended."""
 LOOK_S: Final = 1.0
+End = Callable[[Collection[str]], Awaitable[None]]
+"""Closes the connections to these peers."""
 
 
 class _Connection:
@@ -76,8 +78,10 @@ class _Connection:
 class Unread:
     """The answers of all connections."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, end: End | None = None) -> None:
+        """end: closes connections, if this process does not have them."""
         self._limit = limit
+        self._end = end or end_in_thread
         self._connections: dict[str, _Connection] = {}
         """By peer."""
         self._line: dict[_Connection, asyncio.Future[None]] = {}
@@ -172,7 +176,7 @@ class Unread:
         for peer in peers:
             reason = f"it has taken no answer for {most_s:.0f} s"
             log.warning("a connection is closed client=%s reason=%s", peer, reason)
-        await asyncio.to_thread(end_connections, peers)
+        await self._end(peers)
 
     async def _let_in(self) -> None:
         """While calls come in, let them, until they have had their share of the time.
@@ -337,6 +341,11 @@ def end_connections(peers: Collection[str]) -> None:
                 end.shutdown(socket.SHUT_RDWR)
 
 
+async def end_in_thread(peers: Collection[str]) -> None:
+    """The same, beside the loop."""
+    await asyncio.to_thread(end_connections, peers)
+
+
 def peer_address(peer: str) -> str:
     """The address of a gRPC peer, such as "ipv6:%5B::1%5D:5000"."""
     return peer.partition(":")[2].replace("%5B", "[").replace("%5D", "]")
@@ -380,10 +389,10 @@ class BytesInFlight:
 class InFlight:
     """The bytes of all requests.
 
-    request_bytes_max: the longest request that gRPC accepts; at most the limit.
+    request_bytes_max: the longest request that gRPC accepts; at most the limit.  end: see Unread.
     """
 
-    def __init__(self, limit: int, request_bytes_max: int) -> None:
+    def __init__(self, limit: int, request_bytes_max: int, end: End | None = None) -> None:
         self._limit = limit
         self._request_bytes_max = request_bytes_max
         self._line: dict[asyncio.Future[bool], float] = {}
@@ -391,7 +400,7 @@ class InFlight:
         self.arriving: dict[asyncio.Timeout, float] = {}
         """The requests that are being read, and since when."""
         self.bytes = 0
-        self.unread = Unread(limit)
+        self.unread = Unread(limit, end)
         """The bytes of answers, which have the same limit for themselves."""
 
     async def room(self) -> BytesInFlight:
