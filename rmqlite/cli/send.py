@@ -248,18 +248,20 @@ def batches(bodies: Iterable[bytes]) -> Iterator[list[bytes]]:
 def _print_results(topic: str, results: Iterator[SendResult]) -> None:
     began_s = elapsed_s()
     listed = list(islice(results, LISTED_MAX + 1))
+    duplicates = sum([each.is_duplicate for each in listed])
     if len(listed) <= LISTED_MAX:
         is_delayed = any([each.deliver_at_ms for each in listed])
         columns = ("MESSAGE ID", "QUEUE", "OFFSET") + (("DELIVERED AT",) if is_delayed else ())
         print_table(columns, [_row(each, is_delayed=is_delayed) for each in listed])
-        if duplicates := sum([each.is_duplicate for each in listed]):
-            note(f"not stored, shown is the one with the unique id: {duplicates}")
-        return
-    sent = len(listed) + sum([1 for _ in results])
-    took_s = max(elapsed_s() - began_s, 1e-3)
-    sys.stdout.write(
-        f"sent {sent:,} messages to {topic} in {took_s:.1f} s ({sent / took_s:,.0f}/s)\n"
-    )
+    else:
+        more = [each.is_duplicate for each in results]
+        sent, duplicates = len(listed) + len(more), duplicates + sum(more)
+        took_s = max(elapsed_s() - began_s, 1e-3)
+        sys.stdout.write(
+            f"sent {sent:,} messages to {topic} in {took_s:.1f} s ({sent / took_s:,.0f}/s)\n"
+        )
+    if duplicates:
+        note(f"{duplicates:,} not stored: the topic has a message with this unique id")
 
 
 def _tree(result: SendResult) -> dict[str, Any]:

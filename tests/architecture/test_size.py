@@ -49,7 +49,7 @@ SIZES: Final = {
     "features.standby": Size(1_677, 12),
     "features.transactions": Size(759, 7),
     "features.unique_ids": Size(485, 4),
-    "cli": Size(12_080, 59),
+    "cli": Size(12_082, 59),
     "celery": Size(764, 6),
     "client": Size(6_433, 28),
     "protocols": Size(16_978, 86),

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from rmqlite.cli.send import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batches
 from rmqlite.kernel.words.clock import local_text, wall_ms
 from rmqlite.kernel.words.errors import Overloaded
-from rmqlite.protocols.native.bytes.messages import SendRequest
+from rmqlite.protocols.native.bytes.messages import SendRequest, SendResult
 from tests.cli.conftest import Run
-from tests.support.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker, Sent
 
 
 def test_a_message_is_sent_with_all_that_was_said(run: Run, broker: FakeBroker) -> None:
@@ -78,6 +78,27 @@ def test_a_file_is_sent_a_line_a_message_in_batches(
     assert [len(each.messages) for each in broker.asked["Send"]] == [BATCH_MESSAGES_MAX, 1]
     assert broker.asked["Send"][0].messages[1].body == b"line 1"
     assert result.stdout.startswith(f"sent {BATCH_MESSAGES_MAX + 1} messages to orders in ")
+
+
+def test_what_is_not_stored_is_counted(run: Run, broker: FakeBroker, tmp_path: Path) -> None:
+    """Of a message, whose place in the table is the first one's, and of a whole file."""
+
+    def answer(request: Sent) -> tuple[SendResult, ...]:
+        assert all(each.unique_id == "invoice-7" and each.replace for each in request.messages)
+        first = SendResult("orders", 2, 5, "FIRST", 800, 0, "127.0.0.1:10911")
+        return tuple([first._replace(is_duplicate=n > 0) for n in range(len(request.messages))])
+
+    broker.answers["Send"] = answer
+    options = ("--unique-id", "invoice-7", "--replace")
+    said = "not stored: the topic has a message with this unique id"
+    assert said not in run("send", "orders", "x", *options).stderr
+    two = run("send", "orders", "x", "--count", "2", *options)
+    assert two.stdout.count("FIRST") == 1
+    assert two.stderr == f"1 {said}\n"
+    file = tmp_path / "lines.txt"
+    file.write_text("line\n" * BATCH_MESSAGES_MAX)
+    many = run("send", "orders", "--file", str(file), *options)
+    assert many.stderr == f"{BATCH_MESSAGES_MAX - 1:,} {said}\n"
 
 
 def test_an_empty_body_is_refused_before_a_broker_is_asked(run: Run, broker: FakeBroker) -> None:

@@ -62,6 +62,7 @@ from rmqlite.kernel.words.property_string import PropertyString
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.bytes.messages import (
+    Duplicate,
     PulledRecords,
     PullResult,
     SendAnswer,
@@ -412,6 +413,8 @@ def sent_of(request: SendRequest) -> Sent:
                     deliver_at=None if at_ms is None else int(at_ms),
                     deliver_after=None if after_ms is None else f"{after_ms}ms",
                     expires_at=None if expires_at_ms is None else int(expires_at_ms),
+                    unique_id=own.pop("UNIQUE_ID", ""),
+                    replace=own.pop("UNIQUE_ID_REPLACE", "") == "true",
                     properties=own,
                 )
             )
@@ -428,4 +431,9 @@ def answer_to_batches(results: tuple[SendResult, ...], request: Sent) -> SendAns
     """All messages of a request have one queue id."""
     _, queue_ids, queue_offsets, _, physical_offsets, due_ms, hosts, _ = zip(*results, strict=True)
     queue_ids = queue_ids[:1] * request.batches
-    return SendAnswer(queue_ids, queue_offsets, physical_offsets, due_ms, hosts[0])
+    duplicates = {
+        position: Duplicate(each.queue_id, each.message_id)
+        for position, each in enumerate(results)
+        if each.is_duplicate
+    }
+    return SendAnswer(queue_ids, queue_offsets, physical_offsets, due_ms, hosts[0], duplicates)
