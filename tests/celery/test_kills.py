@@ -17,13 +17,17 @@ from tests.support.celery_tasks import late, now_ms, plain
 from tests.support.celery_worker import Worker, sending_to, url_of
 from tests.support.eventually import eventually
 
+RESERVED = 4
+"""Celery's own number of tasks that a worker takes at once for each of its processes."""
+
 
 @pytest.mark.parametrize("pool", ["prefork", pytest.param("threads", marks=pytest.mark.long)])
 def test_tasks_with_a_time_survive_kills(
     tmp_path: Path, pool: str, pytestconfig: pytest.Config
 ) -> None:
     """What is acknowledged late runs, perhaps twice.  What is acknowledged early may be lost, or
-    run twice, if its worker was killed around its beginning, as with any broker.
+    run twice, if its worker was killed around its beginning, as with any broker: a worker hears of
+    a beginning from its pool, and a busy one may hear late of all that it has reserved.
     """
     is_long = pytestconfig.getoption("--long")
     tasks, kills = (10_000, 6) if is_long else (240, 3)
@@ -67,4 +71,4 @@ def test_tasks_with_a_time_survive_kills(
     assert not early, early[:5]
     runs = Counter(each.number for each in ran() if each.task == "plain")
     twice = [number for number, count in runs.items() if count > 1]
-    assert len(twice) <= at_work * kills, twice[:10]
+    assert len(twice) <= len(workers) * RESERVED * at_work * kills, twice[:10]

@@ -114,6 +114,9 @@ def test_a_worker_that_ends_stops_or_writes_junk_is_replaced(
         await turns_until(lambda: all(watches.told))
         assert all(told == [SERVING] for told in watches.told)
         harm(port)
+        await turns_until(lambda: server.service.ports.away)
+        status = await server.service.status()
+        assert status.warnings[0].startswith("worker 1 of 2 of the gRPC port, ")
         await turns_until(lambda: server.service.ports.opened_anew)
         assert not before._calls
         assert before._unread == 0
