@@ -126,13 +126,15 @@ class Health:
             unknown: bytes = Status(status=Status.SERVICE_UNKNOWN).SerializeToString()
             written = b""
             while True:
+                # Both first: what changes while an answer is written is told next.
+                changed, is_last = self._changed, self._is_draining
                 now = self._response() if is_known else unknown
                 if now != written:
                     await context.write(now)
                     written = now
-                if self._is_draining:
+                if is_last:
                     return
-                await self._changed.wait()
+                await changed.wait()
 
     async def reflect(self, read: Read, context: Context) -> None:
         """Answer each question about the services and their messages."""

@@ -52,7 +52,7 @@ SIZES: Final = {
     "cli": Size(12_082, 59),
     "celery": Size(764, 6),
     "client": Size(6_433, 28),
-    "protocols": Size(16_978, 86),
+    "protocols": Size(16_980, 86),
     # metrics.groups
     "rmqlite": Size(190, 4),
     "spark": Size(7_797, 41),

@@ -103,6 +103,32 @@ def test_who_watches_a_broker_that_drains_is_told_once() -> None:
     assert asyncio.run(main()) == [Status.NOT_SERVING]
 
 
+def test_what_changes_while_a_watcher_is_told_is_told_next() -> None:
+    """Else it would believe for ever that a broker with all its workers does not serve."""
+    health = Health(SERVICES)
+    changes = [lambda: health.set_away(True), lambda: health.set_away(False), health.drain]
+    written: list[int] = []
+
+    class Slow(FakeContext):
+        async def write(self, answer: bytes) -> None:
+            written.append(Status.FromString(answer).status)
+            if changes:
+                changes.pop(0)()
+            await asyncio.sleep(0)
+
+    context: Any = Slow()
+
+    async def read() -> bytes:
+        return request("")
+
+    async def main() -> None:
+        async with asyncio.timeout(30):
+            await health.watch(read, context)
+
+    asyncio.run(main())
+    assert written == [Status.SERVING, Status.NOT_SERVING] * 2
+
+
 def test_there_is_a_limit_to_watching() -> None:
     """Each is a long call; one that has ended makes room."""
 
