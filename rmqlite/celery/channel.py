@@ -68,7 +68,7 @@ class QoS(virtual.QoS):
 
     def _done(self, delivery_tag: str) -> None:
         super().ack(delivery_tag)
-        self.channel.connection.arrivals.put(None)
+        self.channel.arrivals.put(None)
 
 
 class Channel(virtual.Channel):
@@ -85,6 +85,8 @@ class Channel(virtual.Channel):
     def __init__(self, connection: Any, **named: Any) -> None:
         super().__init__(connection, **named)
         self._clients = connection.clients
+        self.arrivals = connection.arrivals
+        """Also of a connection that is lost: its tasks may still be acknowledged, to no avail."""
         self._invisible = whole_wait("visibility_timeout", f"{self.visibility_timeout}s")
         self._polls: dict[str, tuple[CallFuture[Any], int]] = {}
         """The call under way of each queue, and for how many messages."""
@@ -258,8 +260,7 @@ class Channel(virtual.Channel):
     def _await(self, queue: str, future: CallFuture[Any], asked: int) -> None:
         self._polls[queue] = future, asked
         arrival = Arrival(self, queue, future)
-        arrivals = self.connection.arrivals
-        future.add_done_callback(lambda _: arrivals.put(arrival))
+        future.add_done_callback(lambda _: self.arrivals.put(arrival))
 
     def taken(self, arrival: Arrival) -> Iterator[Arrival]:
         """The messages of an answer.  Raises RmqliteError if the call has failed."""
@@ -296,6 +297,9 @@ class Channel(virtual.Channel):
                 payload = loads(leased.body)
                 properties = payload["properties"]
                 properties["delivery_info"]["redelivered"] = leased.attempt > 1
+                if (headers := payload.get("headers")) and headers.get("eta"):
+                    # The broker has waited.  Of what has one a worker takes any number at once.
+                    headers["eta"] = None
             except (ValueError, TypeError, LookupError):
                 self._clients.consumer(queue).bury(leased, "not a message of Celery's")
                 continue

@@ -50,7 +50,7 @@ SIZES: Final = {
     "features.transactions": Size(759, 7),
     "features.unique_ids": Size(485, 4),
     "cli": Size(12_082, 59),
-    "celery": Size(764, 6),
+    "celery": Size(768, 6),
     "client": Size(6_433, 28),
     "protocols": Size(16_980, 86),
     # metrics.groups

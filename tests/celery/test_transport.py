@@ -162,6 +162,33 @@ def test_a_lease_is_made_longer_while_its_connection_lives(
         assert not channel.leases
 
 
+def test_what_was_due_at_a_time_has_none_any_more(connection: Any, queue: Any) -> None:
+    """Else a worker would take any number of due tasks: Celery raises its limit for each."""
+    got: list[Any] = []
+    at = datetime.now(UTC) + timedelta(milliseconds=200)
+    publish(connection, queue, 1, headers={"eta": at.isoformat()})
+    with connection.Consumer([queue], callbacks=[lambda _, message: got.append(message)]):
+        drain(connection, 1)
+    assert datetime.now(UTC) >= at
+    assert got[0].headers["eta"] is None
+    got[0].ack()
+
+
+def test_an_acknowledgement_after_the_connection_is_lost_is_no_fault(
+    running: BrokerProcess, queue: Any
+) -> None:
+    """A pool of threads still has tasks that it was given before; they come again."""
+    got: list[Any] = []
+    with (
+        Connection(url_of(running.endpoint)) as lost,
+        lost.Consumer([queue], callbacks=[lambda _, message: got.append(message)]),
+    ):
+        publish(lost, queue, 1)
+        drain(lost, 1)
+        lost.collect()
+        got[0].ack()
+
+
 def test_get_count_and_purge(connection: Any, queue: Any) -> None:
     """What administrators do by kombu, and `celery purge` by it."""
     bound = queue(connection.default_channel)
