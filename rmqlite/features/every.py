@@ -33,6 +33,7 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "dead_letters": ("finding", "changes"),
     "redrive": ("finding", "dead_letters"),
     "rate_limits": ("leases",),
+    "queue_locks": (),
     # On a standby it takes the place of what others have made.
     "standby": (),
     "authority": ("standby", "archive"),

@@ -63,7 +63,6 @@ class Broker:
         self.wait_queues = parts.wait_queues
         self.timers = parts.timers
         self.counts = parts.counts
-        self.locks = parts.locks
         self.levels = parts.levels
         self.schedule = Schedule(parts)
         self.retention = Retention(parts, self.schedule)

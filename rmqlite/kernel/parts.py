@@ -18,7 +18,6 @@ from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.tables.groups import GroupTable, OnDemand
 from rmqlite.kernel.tables.membership import Membership
 from rmqlite.kernel.tables.offsets import ConsumerOffsets
-from rmqlite.kernel.tables.queue_locks import QueueLocks
 from rmqlite.kernel.tables.topics import READ, TopicTable, check_queue
 from rmqlite.kernel.waits.wait_queues import LevelChanges, WaitQueues
 from rmqlite.kernel.words.clock import Clock
@@ -44,7 +43,6 @@ class BrokerParts:
     room: Room
     counts: Counts
     appending: Appending
-    locks: QueueLocks
     levels: LevelChanges
     store_host: str
     host: bytes
@@ -74,7 +72,6 @@ class BrokerParts:
             room=Room(store.log_file_bytes, config.max_message_bytes),
             counts=counts,
             appending=Appending(store, wait_queues, counts, listener),
-            locks=QueueLocks(config, clock),
             levels=LevelChanges(store, wait_queues),
             store_host=store_host,
             host=pack_host(store_host),

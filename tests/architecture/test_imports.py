@@ -89,6 +89,7 @@ FOLDERS = {
     "leases": 6,
     "name_server": 1,
     "operating": 5,
+    "queue_locks": 1,
     "rate_limits": 1,
     "raw_log": 2,
     "simple_consumer": 2,

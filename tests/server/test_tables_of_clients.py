@@ -14,11 +14,9 @@ from rmqlite.features.accounts.accounts import PERMS, Account
 from rmqlite.features.leases.leases import Leases
 from rmqlite.features.leases.request_modes import RequestModes
 from rmqlite.features.leases.requests import RequestMode
-from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.features.queue_locks.queue_locks import QueueLocks
 from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
-from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.service.access import CALLER, Caller
-from rmqlite.kernel.tables.queue_locks import QueueLocks
 from rmqlite.kernel.tables.shares import AccountShares
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import Overloaded
@@ -50,7 +48,6 @@ from tests.support import largest_calls
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask, turns_until
-from tests.support.clock import FakeClock
 from tests.support.messages import create_topic
 from tests.support.remoting import ProtocolUnderTest, served_protocol
 from tests.support.rocketmq_v2_client import (
@@ -90,7 +87,7 @@ def tables(under_test: BrokerUnderTest) -> dict[str, Any]:
         "offsets": list(broker.offsets.groups()),
         "members": broker.membership._shares.total,
         "subscriptions": broker.membership._bytes.total,
-        "locks": broker.locks._shares.total,
+        "locks": broker[QueueLocks]._shares.total,
         "modes": broker[RequestModes]._count,
         "leases": len(broker[Leases].table._leases),
     }
@@ -331,22 +328,6 @@ def test_one_account_leaves_room_for_members(under_test: BrokerUnderTest) -> Non
         assert (membership._shares.total, membership._bytes.total) == (0, 0)
 
     served(under_test, scenario)
-
-
-def test_one_account_leaves_room_for_locks() -> None:
-    """A queue counts for the account of the member that has it now."""
-    clock = FakeClock()
-    locks = QueueLocks(BrokerConfig(consumer_offsets_max=4), clock)
-    queues = [Queue(TOPIC, number) for number in range(4)]
-    locks.lock("g", "a", queues[:2], "one")
-    with pytest.raises(Overloaded, match="maxConsumerOffsets of one account=2"):
-        locks.lock("g", "a", queues[2:], "one")
-    assert len(locks.lock("g", "b", queues[2:], "other")) == 2
-    clock.forward(60_001)
-    locks.expire()
-    assert len(locks.lock("g", "b", queues[:2], "other")) == 2
-    locks.unlock("g", "b", queues)
-    assert (locks._shares.total, locks._shares._of, locks._groups) == (0, {}, {})
 
 
 def test_nobody_may_let_a_group_pop_half_messages(under_test: BrokerUnderTest) -> None:

@@ -18,12 +18,12 @@ from rmqlite.kernel.records.queue_entry import ENTRY, Entry
 from rmqlite.kernel.records.record import NewRecord, Written
 from rmqlite.kernel.store.disk.segments import Segments
 from rmqlite.kernel.store.log.log_walk import LogWalk, Window
-from rmqlite.kernel.store.log.repaired_place import encode_anonymous, encode_named
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, StoreDamaged
 from rmqlite.kernel.words.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessage
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, WAIT_TOPICS, dlq_topic, retry_topic
 from rmqlite.store_tools.reader import MessageFilter, StoreReader, StoreState
+from rmqlite.store_tools.repairing.places import encode_anonymous, encode_named
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import ForgetfulFiles, QuickFiles

@@ -17,15 +17,11 @@ from rmqlite.kernel.records.record import encode_blank, read_head
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.store.log.checksums import BLOCK_BYTES, mark_position
-from rmqlite.kernel.store.log.repaired_place import (
-    encode_anonymous,
-    encode_named,
-    is_anonymous,
-    is_repaired,
-)
+from rmqlite.kernel.store.log.repaired_place import is_anonymous, is_repaired
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, StoreLocked, StoreUnavailable
 from rmqlite.kernel.words.property_string import PropertyString
 from rmqlite.store_tools.repair import plan_repair, repair
+from rmqlite.store_tools.repairing.places import encode_anonymous, encode_named
 from tests.support.files import FOR_GOOD, FaultyFiles, QuickFiles
 from tests.support.repairs import (
     Known,

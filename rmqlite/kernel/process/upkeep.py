@@ -125,7 +125,6 @@ class Upkeep:
             await asyncio.sleep(LOOK_S)
             self._watch.look()
             self._broker.membership.expire()
-            self._broker.locks.expire()
             # Remove nothing while a persist job runs: it would miss the files that it syncs.
             is_due = self._loop.time() >= next_clean and not self._is_persisting
             if is_due:

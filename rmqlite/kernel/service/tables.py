@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from rmqlite.kernel.pulling import earliest_ms, queue_range, queue_ranges
 from rmqlite.kernel.requests.broker import TableVersion
@@ -218,16 +218,6 @@ class GroupCalls(Part):
     def left(self, request: LeaveRequest) -> None:
         """Like leave(), for a caller that cannot wait: its connection is gone."""
         self._broker.membership.leave(request.group, request.client_id)
-
-    @of_group(Right.SUB)
-    async def lock(self, group: str, client_id: str, queues: Collection[Queue]) -> frozenset[Queue]:
-        """Keep other members of the group from these queues; those that the member has now."""
-        return self._broker.locks.lock(group, client_id, queues, account_of_caller())
-
-    @of_group(Right.SUB)
-    async def unlock(self, group: str, client_id: str, queues: Collection[Queue]) -> None:
-        """Give queues back; those of other members stay locked."""
-        self._broker.locks.unlock(group, client_id, queues)
 
     @of_group(Right.SUB)
     async def members(self, group: str) -> tuple[MemberInfo, ...]:

@@ -23,11 +23,11 @@ from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.dispatch import QueueKey, queue_keys
 from rmqlite.kernel.store.log.checksums import BLOCK_BYTES, Mark, encode_mark, mark_position
-from rmqlite.kernel.store.log.repaired_place import PLACE_BYTES_MIN, encode_anonymous, encode_named
 from rmqlite.kernel.words.errors import StoreDamaged
 from rmqlite.store_tools.checking.file_layer import queue_folder
 from rmqlite.store_tools.checking.finding import Damage, what_is_wrong
 from rmqlite.store_tools.checking.sums import sums_path
+from rmqlite.store_tools.repairing.places import PLACE_BYTES_MIN, encode_anonymous, encode_named
 from rmqlite.store_tools.repairing.plan import (
     CUT,
     PLACE,

@@ -13,12 +13,13 @@ from rmqlite.kernel.records import record
 from rmqlite.kernel.records.record import Head
 from rmqlite.kernel.records.wait_queues import HASH_END, wait_queue_of, when_due_ms
 from rmqlite.kernel.store.commit_log import CommitLog
-from rmqlite.kernel.store.log.repaired_place import encode_anonymous, is_repaired
+from rmqlite.kernel.store.log.repaired_place import is_repaired
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.levels import LevelHistory
 from rmqlite.store_tools.checking.finding import Damage, Gap
 from rmqlite.store_tools.checking.sums import UnsoundSpan
 from rmqlite.store_tools.repairing.log import Pointers, head_at, mend_stretch, pointer_of
+from rmqlite.store_tools.repairing.places import encode_anonymous
 from rmqlite.store_tools.repairing.plan import PLACE, POINTER_CLEARED, Action, Overwrite, name_of
 
 _COMPLETES_BEFORE_BODY = 12

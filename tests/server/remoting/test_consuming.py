@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.queue_locks.queue_locks import LOCK_MS
 from rmqlite.kernel.pulling import STEP_MESSAGES
 from rmqlite.kernel.requests.groups import OffsetsCommit
 from rmqlite.kernel.requests.topics import Queue, TopicInfo
-from rmqlite.kernel.tables.queue_locks import LOCK_MS
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import dlq_topic, retry_topic

@@ -10,6 +10,7 @@ from typing import Final
 
 from rmqlite.features.operating.requests import GroupProgress, QueueTimes
 from rmqlite.features.operating.service import ProgressCalls
+from rmqlite.features.queue_locks.feature import QueueLockCalls
 from rmqlite.kernel.requests.groups import (
     GroupChange,
     GroupExtras,
@@ -146,7 +147,8 @@ class Queues:
     async def lock(self, call: Call[Nothing]) -> Command:
         asked = await read_large(LockRequest, call.command.body)
         queues = [_queue(each) for each in asked.mq_set]
-        locked = await self._service.groups.lock(asked.consumer_group, asked.client_id, queues)
+        locks = self._service[QueueLockCalls]
+        locked = await locks.lock(asked.consumer_group, asked.client_id, queues)
         answer = LockedQueues(tuple([each for each in asked.mq_set if _queue(each) in locked]))
         return call.done(body=await asyncio.to_thread(write_body, answer))
 
@@ -154,7 +156,7 @@ class Queues:
     async def unlock(self, call: Call[Nothing]) -> Command:
         asked = await read_large(LockRequest, call.command.body)
         queues = [_queue(each) for each in asked.mq_set]
-        await self._service.groups.unlock(asked.consumer_group, asked.client_id, queues)
+        await self._service[QueueLockCalls].unlock(asked.consumer_group, asked.client_id, queues)
         return call.done()
 
 

@@ -11,6 +11,8 @@ from rmqlite.kernel.tables.shares import AccountShares
 from rmqlite.kernel.words.clock import Clock
 
 LOCK_MS: Final = 60_000
+_EXPIRY_MS: Final = 1_000
+"""How often at most those that are over are looked for, at the next call."""
 
 
 class _Lock(NamedTuple):
@@ -30,6 +32,7 @@ class QueueLocks:
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._clock = clock
         self._groups: dict[str, dict[Queue, _Lock]] = {}
+        self._expired_ms = clock.now_ms()
         self._shares = AccountShares("maxConsumerOffsets", config.consumer_offsets_max)
 
     def lock(
@@ -40,6 +43,7 @@ class QueueLocks:
         account: for which they are counted.  Raises Overloaded.
         """
         now_ms = self._clock.now_ms()
+        self._expire(now_ms)
         held = self._groups.get(group, {})
         free = {queue for queue in queues if _is_free(held.get(queue), client_id, now_ms)}
         self._shares.check(account, len(free - held.keys()))
@@ -61,9 +65,11 @@ class QueueLocks:
         if not held:
             self._groups.pop(group, None)
 
-    def expire(self) -> None:
+    def _expire(self, now_ms: int) -> None:
         """Forget the locks that are over."""
-        now_ms = self._clock.now_ms()
+        if now_ms < self._expired_ms + _EXPIRY_MS:
+            return
+        self._expired_ms = now_ms
         for group, held in list(self._groups.items()):
             for queue, lock in list(held.items()):
                 if lock.until_ms <= now_ms:

@@ -1,0 +1,1 @@
+"""Ordered consumers: which member of a group may read a queue alone."""
