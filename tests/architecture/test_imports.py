@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite.features.every import NEEDS
+from tests.architecture.sources import ROOT, tree_of
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rmqlite"
 LAYERS = frozenset(
     {
@@ -223,9 +223,10 @@ def imports_of(module: str, path: Path) -> Iterator[Import]:
         inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for_types = is_for_types or (isinstance(node, ast.If) and is_type_checking(node.test))
         for child in ast.iter_child_nodes(node):
-            yield from walk(child, inside, for_types)
+            if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+                yield from walk(child, inside, for_types)
 
-    yield from walk(ast.parse(path.read_text("utf-8")), in_function=False, is_for_types=False)
+    yield from walk(tree_of(path), in_function=False, is_for_types=False)
 
 
 def is_type_checking(test: ast.expr) -> bool:

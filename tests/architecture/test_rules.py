@@ -6,7 +6,7 @@ import ast
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +14,16 @@ import pytest
 
 from rmqlite.kernel.config.config import KEYS, BrokerConfig, load_config
 from rmqlite.kernel.config.values import WITHOUT_MEANING
-from tests.architecture.sources import PB, ROOT, is_test, name_of, tree_of, written
+from tests.architecture.sources import (
+    PB,
+    ROOT,
+    functions_of,
+    is_test,
+    name_of,
+    nodes_of,
+    tree_of,
+    written,
+)
 from tests.generate_pb import generate
 
 CONF = ROOT / "conf" / "broker.conf"
@@ -53,27 +62,14 @@ def test_the_tests_of_each_feature_lie_in_its_folder() -> None:
     assert tested == features
 
 
-def test_a_test_module_imports_no_other_one() -> None:
-    """What both need is in tests/support; else neither can be moved or run alone."""
-    wrong = [
-        f"{name_of(path)} imports {node.module}"
-        for path in written("tests")
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.ImportFrom)
-        and any(part.startswith("test_") for part in (node.module or "").split("."))
-    ]
-    assert wrong == []
-
-
 def test_a_function_is_short_enough_to_be_held_in_mind() -> None:
     """One screen."""
     long = []
     for path in written("rmqlite"):
-        for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                size = (node.end_lineno or 0) - node.lineno + 1
-                if size > FUNCTION_LINES_MAX:
-                    long.append(f"{name_of(path)}:{node.lineno} {node.name} has {size} lines")
+        for node in functions_of(path):
+            size = (node.end_lineno or 0) - node.lineno + 1
+            if size > FUNCTION_LINES_MAX:
+                long.append(f"{name_of(path)}:{node.lineno} {node.name} has {size} lines")
     assert not long, "\n".join(long)
 
 
@@ -93,10 +89,8 @@ def test_a_test_says_why() -> None:
     silent = [
         f"{name_of(path)}:{node.lineno} {node.name}"
         for path in written("tests")
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.name.startswith("test_")
-        and not ast.get_docstring(node)
+        for node in functions_of(path)
+        if node.name.startswith("test_") and not ast.get_docstring(node)
     ]
     assert not silent, "\n".join(silent)
 
@@ -231,10 +225,8 @@ def test_no_test_sleeps() -> None:
     sleeping = [
         f"{name_of(path)}:{node.lineno}"
         for path in written("tests")
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "sleep"
+        for node in calls_of(path, "sleep")
+        if isinstance(node.func, ast.Attribute)
         and isinstance(node.func.value, ast.Name)
         and node.func.value.id == "time"
     ]
@@ -245,8 +237,8 @@ def test_no_test_module_imports_from_another() -> None:
     """What two test modules need stands in tests/support, or in a helper of their folder."""
     wrong = []
     for path in written("tests"):
-        for node in ast.walk(tree_of(path)):
-            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("tests."):
+        for node in nodes_of(path, ast.ImportFrom):
+            if not (node.module or "").startswith("tests."):
                 continue
             imported = ROOT.joinpath(*str(node.module).split("."))
             is_shared = imported.parent == ROOT / "tests" / "support"
@@ -257,25 +249,27 @@ def test_no_test_module_imports_from_another() -> None:
     assert wrong == []
 
 
-def calls_of(tree: ast.AST, *methods: str) -> Iterator[ast.Call]:
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        if node.func.attr in methods:
+def calls_of(path: Path, *methods: str) -> Iterator[ast.Call]:
+    for node in nodes_of(path, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in methods:
             yield node
 
 
-def queue_arithmetic(tree: ast.AST) -> Iterator[int]:
+def queue_arithmetic(nodes: Iterable[ast.AST]) -> Iterator[int]:
     """Lines where a level is made of a queue id, or the other way round."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             if ast.unparse(node.left).endswith("queue_id") and ast.unparse(node.right) == "1":
                 yield node.lineno
         elif isinstance(node, ast.Tuple | ast.Call):
             parts = node.elts if isinstance(node, ast.Tuple) else node.args
-            texts = [ast.unparse(part) for part in parts]
-            if "SCHEDULE_TOPIC" in texts and any(text.endswith(" - 1") for text in texts):
+            names = [part.id for part in parts if isinstance(part, ast.Name)]
+            if "SCHEDULE_TOPIC" in names and any(_is_one_less(part) for part in parts):
                 yield node.lineno
+
+
+def _is_one_less(node: ast.expr) -> bool:
+    return ast.unparse(node).endswith(" - 1")
 
 
 def test_one_module_knows_what_waits_where_and_until_when() -> None:
@@ -288,14 +282,14 @@ def test_one_module_knows_what_waits_where_and_until_when() -> None:
             "rmqlite/store_tools/repairing/files.py",
         ):
             continue
-        tree = tree_of(path)
-        lines = [*queue_arithmetic(tree)]
+        kinds = (ast.BinOp, ast.Tuple, ast.Call)
+        lines = [*queue_arithmetic(node for kind in kinds for node in nodes_of(path, kind))]
         # A history's delay at a time; a table's delay has one argument.
-        lines += [node.lineno for node in calls_of(tree, "delay_ms") if len(node.args) > 1]
+        lines += [node.lineno for node in calls_of(path, "delay_ms") if len(node.args) > 1]
         wrong += [f"{name_of(path)}:{line}" for line in lines]
     assert not wrong, "\n".join(wrong)
     bad = "a = head.queue_id + 1, f(SCHEDULE_TOPIC, level - 1), (SCHEDULE_TOPIC, int(x) - 1)"
-    assert len([*queue_arithmetic(ast.parse(bad))]) == 3
+    assert len([*queue_arithmetic(ast.walk(ast.parse(bad)))]) == 3
 
 
 def test_one_rule_says_which_topics_wait() -> None:
@@ -314,8 +308,8 @@ def test_one_rule_says_which_topics_wait() -> None:
         f"{name_of(path)}:{node.lineno}"
         for path in written("rmqlite")
         if name_of(path) not in allowed
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Name) and node.id in ("SCHEDULE_TOPIC", "TIMER_TOPIC")
+        for node in nodes_of(path, ast.Name)
+        if node.id in ("SCHEDULE_TOPIC", "TIMER_TOPIC")
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -330,7 +324,7 @@ def test_one_module_of_the_broker_appends_and_announces() -> None:
     store = ROOT / "rmqlite" / "kernel" / "store"
     for path in written("rmqlite/kernel", "rmqlite/features"):
         if name_of(path) not in allowed and store not in path.parents:
-            for node in calls_of(tree_of(path), "append", "append_packed", "appended"):
+            for node in calls_of(path, "append", "append_packed", "appended"):
                 assert isinstance(node.func, ast.Attribute)
                 whose = ast.unparse(node.func.value)
                 if whose.endswith(("store", "listener")):
@@ -377,9 +371,8 @@ clients, which their users know."""
 
 def classes() -> Iterator[tuple[str, ast.ClassDef]]:
     for path in written("rmqlite"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                yield f"{path.relative_to(ROOT)}: {node.name}", node
+        for node in nodes_of(path, ast.ClassDef):
+            yield f"{path.relative_to(ROOT)}: {node.name}", node
 
 
 def test_a_class_name_occurs_once() -> None:
