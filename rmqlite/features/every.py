@@ -19,6 +19,7 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "finding": (),
     "transactions": (),
     "leases": (),
+    "request_modes": ("leases",),
     "exact_retries": (),
     "expiry": (),
     "simple_consumer": ("leases",),
@@ -37,8 +38,8 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     # On a standby it takes the place of what others have made.
     "standby": (),
     "authority": ("standby", "archive"),
-    # leases: the codecs of RocketMQ's protocol name their request modes.
-    "ha": ("standby", "leases"),
+    # request_modes: the codecs of RocketMQ's protocol name them.
+    "ha": ("standby", "request_modes"),
 }
 """By name, the features whose parts it takes; each stands behind those that it needs."""
 

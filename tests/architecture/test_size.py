@@ -24,7 +24,7 @@ class Size(NamedTuple):
 
 SIZES: Final = {
     "kernel": Size(22_473, 111),
-    "features": Size(525, 8),
+    "features": Size(526, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),
     # Who is the master, decided by etcd or the archive.
@@ -37,7 +37,7 @@ SIZES: Final = {
     "features.expiry": Size(183, 3),
     "features.figures": Size(286, 5),
     "features.finding": Size(720, 7),
-    "features.leases": Size(2_503, 12),
+    "features.leases": Size(2_294, 11),
     "features.ha": Size(737, 7),
     "features.name_server": Size(184, 5),
     "features.operating": Size(993, 9),
@@ -45,6 +45,8 @@ SIZES: Final = {
     "features.queue_locks": Size(120, 3),
     "features.rate_limits": Size(323, 5),
     "features.raw_log": Size(380, 5),
+    # From leases, which need not know it.
+    "features.request_modes": Size(246, 5),
     "features.redrive": Size(2_344, 11),
     "features.simple_consumer": Size(236, 3),  # SimpleConsumer
     "features.sql": Size(826, 6),
@@ -54,7 +56,7 @@ SIZES: Final = {
     "cli": Size(12_082, 59),
     "celery": Size(768, 6),
     "client": Size(6_433, 28),
-    "protocols": Size(16_982, 86),
+    "protocols": Size(16_978, 86),
     # metrics.groups
     "rmqlite": Size(190, 4),
     "spark": Size(7_797, 41),

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from rmqlite.features.dead_letters.purge_markers import PurgeMarkers
-from rmqlite.features.leases.request_modes import RequestModes
-from rmqlite.features.leases.requests import RequestMode, RequestModeChange
 from rmqlite.features.name_server.key_values import KeyValues
 from rmqlite.features.operating.deleting import Deleting
+from rmqlite.features.request_modes.request_modes import RequestModes
+from rmqlite.features.request_modes.requests import RequestMode, RequestModeChange
 from rmqlite.kernel.requests.broker import LevelsChange
 from rmqlite.kernel.store.progress import CompletedOffsets
 from rmqlite.kernel.store.tables import tables

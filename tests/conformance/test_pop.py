@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rmqlite.client import AdminClient
-from rmqlite.features.leases.requests import RequestMode
+from rmqlite.features.request_modes.requests import RequestMode
 from rmqlite.kernel.config.config import load_config
 from rmqlite.kernel.words.names import dlq_topic
 from rmqlite.protocols.remoting.bytes.requests.pop import (

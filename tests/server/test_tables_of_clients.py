@@ -12,9 +12,9 @@ import pytest
 
 from rmqlite.features.accounts.accounts import PERMS, Account
 from rmqlite.features.leases.leases import Leases
-from rmqlite.features.leases.request_modes import RequestModes
-from rmqlite.features.leases.requests import RequestMode
 from rmqlite.features.queue_locks.queue_locks import QueueLocks
+from rmqlite.features.request_modes.request_modes import RequestModes
+from rmqlite.features.request_modes.requests import RequestMode
 from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.kernel.service.access import CALLER, Caller
 from rmqlite.kernel.tables.shares import AccountShares

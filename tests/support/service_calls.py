@@ -23,13 +23,10 @@ from rmqlite.features.leases.leased_queue import Lease
 from rmqlite.features.leases.leases import Leases
 from rmqlite.features.leases.requests import (
     AckRequest,
-    AssignmentQuery,
     FailRequest,
     Handle,
     InvisibleChange,
     ReceiveRequest,
-    RequestMode,
-    RequestModeChange,
 )
 from rmqlite.features.name_server.key_values import KeyValues
 from rmqlite.features.operating.requests import OffsetReset
@@ -45,6 +42,7 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
+from rmqlite.features.request_modes.requests import AssignmentQuery, RequestMode, RequestModeChange
 from rmqlite.features.transactions.requests import TransactionEnd
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.requests.broker import LevelsChange, ScheduleAction
@@ -193,8 +191,8 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("topics.elsewhere", ("orders",)),
     ("LeaseCalls.peek", (ReceiveRequest(GROUP, "orders", "client"),)),
     ("LeaseCalls.waiting", (ReceiveRequest(GROUP, "orders", "client"),)),
-    ("groups.lock", (GROUP, "client", (Queue("orders", 0),))),
-    ("groups.unlock", (GROUP, "client", (Queue("orders", 0),))),
+    ("QueueLockCalls.lock", (GROUP, "client", (Queue("orders", 0),))),
+    ("QueueLockCalls.unlock", (GROUP, "client", (Queue("orders", 0),))),
     ("groups.leave", (LeaveRequest(GROUP, "client"),)),
     ("groups.members", (GROUP,)),
     ("ChangeCalls.pending", (PendingQuery(),)),

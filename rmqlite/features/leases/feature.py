@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from rmqlite.features.leases.leases import Leases
-from rmqlite.features.leases.request_modes import RequestModes
-from rmqlite.features.leases.service import LeaseCalls, ModeCalls
+from rmqlite.features.leases.service import LeaseCalls
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.process.loops import REST_MS, Outage, due_or_woken
 from rmqlite.kernel.service.part import ServiceParts
@@ -22,9 +21,6 @@ def _make(broker: Broker) -> Iterable[object]:
     made = Leases(broker.parts, broker.failing)
     broker.tables_of_features.append(made.table.tree)
     yield made
-    modes = RequestModes(broker.store, broker.topics, broker.membership)
-    broker.groups.on_delete.append(modes.forget_group)
-    yield modes
 
 
 def _loops(parts: ServiceParts, _: Service) -> Loops:
@@ -65,4 +61,4 @@ class Expiring:
         return due_ms
 
 
-FEATURE: Final = Feature(make=_make, calls=(LeaseCalls, ModeCalls), loops=_loops)
+FEATURE: Final = Feature(make=_make, calls=(LeaseCalls,), loops=_loops)

@@ -28,7 +28,6 @@ from rmqlite.features.leases.leased_queue import (
     begun_ms,
     handle_of,
 )
-from rmqlite.features.leases.request_modes import check_leased
 from rmqlite.features.leases.requests import (
     AckRequest,
     FailRequest,
@@ -50,10 +49,18 @@ from rmqlite.kernel.config.config import KEYS
 from rmqlite.kernel.failing import Failing
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.records.wait_queues import WAIT_TOPICS
 from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.requests.topics import Queue, TopicInfo
 from rmqlite.kernel.tables.topics import check_queue
-from rmqlite.kernel.words.errors import HandleInvalid, InvalidValue, Overloaded, StoreUnavailable
+from rmqlite.kernel.words import names
+from rmqlite.kernel.words.errors import (
+    HandleInvalid,
+    InvalidValue,
+    Overloaded,
+    PermissionMissing,
+    StoreUnavailable,
+)
 from rmqlite.kernel.words.limits import (
     CLIENT_ID_BYTES_MAX,
     INVISIBLE_MS_MAX,
@@ -65,6 +72,19 @@ from rmqlite.kernel.words.names import retry_topic
 ATTEMPT_ID_BYTES_MAX: Final = 64
 QUEUES_AT_ONCE: Final = 100
 """How many queues a step of a receive looks at."""
+_NOT_LEASED: Final = frozenset(
+    {
+        *WAIT_TOPICS,
+        names.HALF_TOPIC,
+        names.HALF_ENDS_TOPIC,
+        names.CANCELLED_TOPIC,
+        names.BULK_JOBS_TOPIC,
+        names.REDRIVE_JOBS_TOPIC,
+        names.LEASES_TOPIC,
+        names.TABLES_TOPIC,
+    }
+)
+"""What lies here is no message yet, or none any more."""
 
 
 class Leases:
@@ -327,3 +347,13 @@ def _delivery(taken: Taken, lease: Lease) -> Delivery:
 
 def _left_ms(lease: Lease) -> int:
     return lease.until_ms - begun_ms(lease)
+
+
+def check_leased(topic: str) -> None:
+    """Raises PermissionMissing for a topic whose messages are leased to nobody.
+
+    One that failed would be delivered by way of a retry topic, although it waits for its time, or
+    its producer has not committed it.
+    """
+    if topic in _NOT_LEASED:
+        raise PermissionMissing(topic, "receiving from", "the topic is the broker's own")

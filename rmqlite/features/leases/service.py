@@ -13,23 +13,18 @@ from contextlib import contextmanager, nullcontext
 from typing import Final, NamedTuple
 
 from rmqlite.features.leases.leases import Leases
-from rmqlite.features.leases.request_modes import RequestModes
 from rmqlite.features.leases.requests import (
     AckRequest,
-    Assigned,
-    AssignmentQuery,
     FailRequest,
     Handle,
     InvisibleChange,
     ReceiveRequest,
-    RequestModeChange,
 )
 from rmqlite.features.leases.taking import Received
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.service.access import (
     Need,
     Right,
-    admin,
     group_right,
     needs,
     of_group,
@@ -226,22 +221,3 @@ class LeaseCalls(Part):
 def _key(*requests: ReceiveRequest) -> _Key:
     topics = tuple(sorted([each.topic for each in requests]))
     return _Key(requests[0].group, topics, max(requests[0].queue_id, EVERY_QUEUE))
-
-
-def _assignment_rights(query: AssignmentQuery) -> list[Need]:
-    return [group_right(Right.SUB, query.group), topic_right(Right.SUB, query.topic)]
-
-
-class ModeCalls(Part):
-    """How the members of a group get a topic's messages."""
-
-    @admin
-    async def change_mode(self, change: RequestModeChange) -> None:
-        """How the members of a group get a topic's messages, from their next rebalancing on."""
-        self._broker[RequestModes].change(change)
-        await self._saved()
-
-    @needs(_assignment_rights)
-    async def assigned(self, query: AssignmentQuery) -> Assigned | None:
-        """What a member reads of a topic, and how; None: there is no such topic or member."""
-        return self._broker[RequestModes].assigned(query)

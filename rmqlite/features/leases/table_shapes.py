@@ -8,7 +8,6 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from rmqlite.kernel.config.table_shapes import (
     Completed,
-    Int32,
     Offset,
     QueueId,
     QueueOffset,
@@ -17,7 +16,6 @@ from rmqlite.kernel.config.table_shapes import (
 )
 
 LEASES_TABLE: Final = "leases.json"
-MODES_TABLE: Final = "messageRequestMode.json"
 
 LeaseKind = Literal["leased", "done", "visible", "begins", "skips"]
 LEASED_SPAN_MAX: Final = 1 << 16
@@ -72,20 +70,6 @@ class LeasesTable(TableShape):
     queues: tuple[LeasedQueueRow, ...] = ()
 
 
-class RequestModeRow(TableShape):
-    mode: Literal["PULL", "POP"] = "PULL"
-    pop_share_queue_num: Int32 = 0
-
-
-class RequestModesTable(TableShape):
-    """messageRequestMode.json"""
-
-    message_request_mode_map: dict[StoredName, dict[StoredName, RequestModeRow]] = Field(
-        default_factory=dict
-    )
-
-
 SHAPES: Final = {
     LEASES_TABLE: ("leases", LeasesTable),
-    MODES_TABLE: ("request modes", RequestModesTable),
 }

@@ -36,7 +36,7 @@ LEASES = frozenset(
 )
 OF_CONSUMERS = frozenset(
     {"messages.pull", "messages.send_back", "groups.commit", "groups.heartbeat", "groups.check"}
-    | {"groups.offsets", "groups.leave", "groups.lock", "groups.unlock"}
+    | {"groups.offsets", "groups.leave", "QueueLockCalls.lock", "QueueLockCalls.unlock"}
     | {
         "groups.members",
         "groups.info",

@@ -8,12 +8,13 @@ import pytest
 
 from rmqlite.features.leases.leased_queue import RETURNS_MAX
 from rmqlite.features.leases.leases import ATTEMPT_ID_BYTES_MAX, Leases
-from rmqlite.features.leases.request_modes import RequestModes
-from rmqlite.features.leases.requests import Handle, ReceiveRequest, RequestMode, RequestModeChange
+from rmqlite.features.leases.requests import Handle, ReceiveRequest
 from rmqlite.features.leases.taking import BYTES_MAX, Received
 from rmqlite.features.operating.deleting import Deleting
 from rmqlite.features.operating.requests import OffsetReset
 from rmqlite.features.operating.resetting import Resetting
+from rmqlite.features.request_modes.request_modes import RequestModes
+from rmqlite.features.request_modes.requests import RequestMode, RequestModeChange
 from rmqlite.kernel import Steps
 from rmqlite.kernel.requests.groups import (
     GroupChange,

@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from rmqlite.features.accounts.accounts import PERMS, Account, Role
-from rmqlite.features.leases.requests import RequestMode
+from rmqlite.features.request_modes.requests import RequestMode
 from rmqlite.kernel.config.addresses import parse_addresses
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch
 from rmqlite.protocols.remoting.bytes.command import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rmqlite.features.leases.leases import Leases
-from rmqlite.features.leases.requests import RequestMode
+from rmqlite.features.request_modes.requests import RequestMode
 from rmqlite.kernel.requests.groups import GroupChange
 from rmqlite.kernel.words.message import Message, StoredMessage
 from rmqlite.kernel.words.names import retry_topic

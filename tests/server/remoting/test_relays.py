@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.features.leases.request_modes import RequestModes
-from rmqlite.features.leases.requests import RequestMode, RequestModeChange
+from rmqlite.features.request_modes.request_modes import RequestModes
+from rmqlite.features.request_modes.requests import RequestMode, RequestModeChange
 from rmqlite.kernel.requests.groups import OffsetsCommit
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.tables.membership import DOUBLED_MS

@@ -11,15 +11,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from typing import Final
 
-from rmqlite.features.leases import requests as modes
-from rmqlite.features.leases.requests import (
-    AckRequest,
-    Handle,
-    InvisibleChange,
-    ReceiveRequest,
-)
-from rmqlite.features.leases.service import EVERY_QUEUE, LeaseCalls, ModeCalls
+from rmqlite.features.leases.requests import AckRequest, Handle, InvisibleChange, ReceiveRequest
+from rmqlite.features.leases.service import EVERY_QUEUE, LeaseCalls
 from rmqlite.features.leases.taking import Delivery, Received
+from rmqlite.features.request_modes import requests as modes
+from rmqlite.features.request_modes.feature import ModeCalls
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.service.service import Service

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
-from rmqlite.features.leases.requests import RequestMode
+from rmqlite.features.request_modes.requests import RequestMode
 from rmqlite.kernel.words.names import retry_topic
 from rmqlite.protocols.remoting.bytes.fields import (
     BATCH_ACK_BYTES_MAX,

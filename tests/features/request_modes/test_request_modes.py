@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.features.leases import request_modes
-from rmqlite.features.leases.request_modes import RequestModes
-from rmqlite.features.leases.requests import (
+from rmqlite.features.request_modes import request_modes
+from rmqlite.features.request_modes.request_modes import RequestModes
+from rmqlite.features.request_modes.requests import (
     Assigned,
     AssignmentQuery,
     RequestMode,
     RequestModeChange,
 )
-from rmqlite.features.leases.table_shapes import MODES_TABLE
+from rmqlite.features.request_modes.table_shapes import MODES_TABLE
 from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.store.tables.logged_tables import LOG_END

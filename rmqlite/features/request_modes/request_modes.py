@@ -9,38 +9,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.features.leases.requests import (
+from rmqlite.features.leases.leases import check_leased
+from rmqlite.features.request_modes.requests import (
     Assigned,
     AssignmentQuery,
     RequestMode,
     RequestModeChange,
 )
-from rmqlite.features.leases.table_shapes import MODES_TABLE, RequestModesTable
-from rmqlite.kernel.records.wait_queues import WAIT_TOPICS
+from rmqlite.features.request_modes.table_shapes import MODES_TABLE, RequestModesTable
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.tables.membership import Membership
 from rmqlite.kernel.tables.shares import allocate
 from rmqlite.kernel.tables.topics import TopicTable
-from rmqlite.kernel.words import names
 from rmqlite.kernel.words.errors import InvalidValue, Overloaded, PermissionMissing
 from rmqlite.kernel.words.limits import INT32_MAX
 from rmqlite.kernel.words.names import check_group, check_topic, group_of, is_retry
 
 ROWS_MAX: Final = 10_000
 """Pairs of group and topic."""
-_NOT_LEASED: Final = frozenset(
-    {
-        *WAIT_TOPICS,
-        names.HALF_TOPIC,
-        names.HALF_ENDS_TOPIC,
-        names.CANCELLED_TOPIC,
-        names.BULK_JOBS_TOPIC,
-        names.REDRIVE_JOBS_TOPIC,
-        names.LEASES_TOPIC,
-        names.TABLES_TOPIC,
-    }
-)
-"""What lies here is no message yet, or none any more."""
 
 
 class RequestModes:
@@ -143,13 +129,3 @@ def _popped(queues: int, members: tuple[str, ...], index: int, shared_by: int) -
     shares = list(allocate(range(queues), len(members)))
     mine = [shares[(index + each) % len(members)] for each in range(shared_by + 1)]
     return tuple(sorted({queue_id for share in mine for queue_id in share}))
-
-
-def check_leased(topic: str) -> None:
-    """Raises PermissionMissing for a topic whose messages are leased to nobody.
-
-    One that failed would be delivered by way of a retry topic, although it waits for its time, or
-    its producer has not committed it.
-    """
-    if topic in _NOT_LEASED:
-        raise PermissionMissing(topic, "receiving from", "the topic is the broker's own")
