@@ -4,8 +4,9 @@
 
 Messages of 1 KiB: one after the other in 1, 8 and 32 threads, as futures, in batches of 100, and
 pulled 32 at a time.  "broker" and "workers" are microseconds of CPU for a message, of the broker's
-process and of its workers together.  In turns: the machine of one moment is faster than that of
-another, so compare the ratios of one run.
+process and of its workers together.  "at most" is the rate at which the busiest of these processes
+would fill a core, if each had one and clients had enough: on a machine of eight, say.  In turns:
+the machine of one moment is faster than that of another, so compare the ratios of one run.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ class Figures(NamedTuple):
     rate: float
     broker_us: float
     workers_us: float
+
+    def rate_max(self, workers: int) -> float:
+        """Of the process that is busy the longest for a message."""
+        return 1e6 / max(self.broker_us, self.workers_us / max(1, workers))
 
 
 def workers_of(pid: int) -> list[int]:
@@ -123,11 +128,12 @@ def main() -> None:
                 print(f"turn {turn + 1} of {args.turns}, {workers} workers", flush=True)
                 for name, figures in figures_of(broker, args.scale).items():
                     found[name, workers].append(figures)
-    print(f"\n{'':20} {'workers':>7} {'rate/s':>9} {'broker us':>10} {'workers us':>10}")
+    columns = ("rate/s", "broker us", "workers us", "at most")
+    print(f"\n{'':20} {'workers':>7} {''.join(f'{name:>11}' for name in columns)}")
     for (name, workers), turns in sorted(found.items(), key=lambda each: each[0][0]):
         medians = Figures(*[statistics.median(column) for column in zip(*turns, strict=True)])
-        rate, broker_us, workers_us = medians
-        print(f"{name:20} {workers:7} {rate:9,.0f} {broker_us:10.1f} {workers_us:10.1f}")
+        values = (*medians, medians.rate_max(workers))
+        print(f"{name:20} {workers:7} {''.join(f'{value:11,.0f}' for value in values)}")
 
 
 if __name__ == "__main__":
