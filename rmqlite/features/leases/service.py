@@ -34,6 +34,7 @@ from rmqlite.kernel.service.access import (
     needs,
     of_group,
     topic_right,
+    view,
 )
 from rmqlite.kernel.service.messages import Looking
 from rmqlite.kernel.service.part import Part, ServiceParts
@@ -240,6 +241,11 @@ class ModeCalls(Part):
         """How the members of a group get a topic's messages, from their next rebalancing on."""
         self._broker[RequestModes].change(change)
         await self._saved()
+
+    @view
+    async def modes(self) -> tuple[RequestModeChange, ...]:
+        """The modes of all groups."""
+        return self._broker[RequestModes].modes()
 
     @needs(_assignment_rights)
     async def assigned(self, query: AssignmentQuery) -> Assigned | None:

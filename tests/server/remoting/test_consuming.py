@@ -131,7 +131,7 @@ def test_the_lite_pull_of_rocketmq_5_is_a_pull(under_test: BrokerUnderTest) -> N
     served_protocol(under_test, scenario)
 
 
-@pytest.mark.parametrize("code", [27, 402, 200056])
+@pytest.mark.parametrize("code", [27, 403, 200056])
 def test_a_request_of_rocketmq_5_that_is_not_served_is_refused(
     under_test: BrokerUnderTest, code: int
 ) -> None:
