@@ -89,7 +89,7 @@ class Modes:
         return call.done()
 
     @answers(codes.GET_ALL_MESSAGE_REQUEST_MODE)
-    async def modes(self, call: Call[Nothing]) -> Command:
+    async def every_mode(self, call: Call[Nothing]) -> Command:
         by_topic: dict[str, dict[str, ModeChangeBody]] = {}
         for each in await self._service[ModeCalls].modes():
             by_topic.setdefault(each.topic, {})[each.group] = ModeChangeBody(
