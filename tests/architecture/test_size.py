@@ -46,7 +46,7 @@ SIZES: Final = {
     "features.rate_limits": Size(323, 5),
     "features.raw_log": Size(380, 5),
     # From leases, which need not know it.
-    "features.request_modes": Size(246, 5),
+    "features.request_modes": Size(254, 5),
     "features.redrive": Size(2_344, 11),
     "features.simple_consumer": Size(236, 3),  # SimpleConsumer
     "features.sql": Size(826, 6),
@@ -56,7 +56,7 @@ SIZES: Final = {
     "cli": Size(12_082, 59),
     "celery": Size(768, 6),
     "client": Size(6_433, 28),
-    "protocols": Size(16_978, 86),
+    "protocols": Size(17_001, 86),
     # metrics.groups
     "rmqlite": Size(190, 4),
     "spark": Size(7_797, 41),

@@ -221,11 +221,17 @@ def test_compose_mounts_what_is_there() -> None:
     assert mounted[home] == ROOT / "examples" / "grafana-dashboard.json"
 
 
-def test_two_brokers_name_each_other() -> None:
-    """Each follows the other one, whichever is the master, and both are in one network."""
+def address_of(service: dict[str, Any]) -> str:
+    return str(service["networks"]["brokers"]["ipv4_address"])
+
+
+def test_two_brokers_name_each_other_and_the_authority() -> None:
+    """Each follows the other one, whichever is the master, and all are in one network."""
     addresses, configs = {}, {}
-    for name, service in TWO["services"].items():
-        addresses[name] = service["networks"]["brokers"]["ipv4_address"]
+    services = dict(TWO["services"])
+    authority = f"etcd://{address_of(services.pop('etcd'))}:2379/orders"
+    for name, service in services.items():
+        addresses[name] = address_of(service)
         folder = next(each for each in service["volumes"] if each.endswith(f"{ETC}:ro"))
         configs[name] = load_config(FOLDER / folder.partition(":")[0] / "broker.conf")
         check_exposure(configs[name])
@@ -242,6 +248,25 @@ def test_two_brokers_name_each_other() -> None:
         )
         assert config.brokers_allowed.split(";") == list(addresses.values())
         assert config.in_sync_replicas == 2
+        assert config.authority == authority
+
+
+def test_the_etcd_of_two_brokers_is_the_one_of_the_tests() -> None:
+    """Its version too; and systemd starts it as the container is started."""
+    service = TWO["services"]["etcd"]
+    lines = (FOLDER / "two" / "etcd.service").read_text("utf-8").replace("\\\n", " ")
+    (command,) = re.findall(r"^ExecStart=(.+)$", lines, re.MULTILINE)
+    assert shlex.split(command) == ["/usr/bin/etcd", *service["command"]]
+    for each in service["command"][1:]:
+        assert each.partition("=")[2] == f"http://{address_of(service)}:2379"
+    (kept,) = service["volumes"]
+    assert service["command"][0] == f"--data-dir={kept.partition(':')[2]}"
+    steps = service["build"]["dockerfile_inline"]
+    versions = re.findall(r"go\.etcd\.io/etcd/server/v3@(\S+)", steps)
+    modules = (ROOT / "tests" / "features" / "authority" / "etcd" / "go.mod").read_text()
+    assert [service["image"].partition(":")[2]] == versions
+    assert f"go.etcd.io/etcd/server/v3 {versions[0]}" in modules
+    assert f"\ngo {steps.partition('golang:')[2].split()[0]}\n" in modules
 
 
 def test_images_have_plain_names_and_this_version() -> None:

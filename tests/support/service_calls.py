@@ -187,6 +187,7 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("groups.info", (GROUP,)),
     ("groups.offsets", (OffsetsQuery(GROUP, (Queue("orders", 0),)),)),
     ("groups.check", (HeartbeatRequest(GROUP, "client", (Subscription("orders"),)),)),
+    ("ModeCalls.modes", ()),
     ("ModeCalls.assigned", (AssignmentQuery(GROUP, "orders", "client"),)),
     ("topics.elsewhere", ("orders",)),
     ("LeaseCalls.peek", (ReceiveRequest(GROUP, "orders", "client"),)),

@@ -39,13 +39,15 @@ class Pair:
         credentials: Credentials | None = None,
         more_name_servers: str = "",
         has_relay: bool = False,
+        ahead_ms: int = 0,
         **settings: str,
     ) -> None:
         """authorities: of each broker.  credentials: of an administrator, if there are accounts;
         with a CA if both brokers take TLS only.
 
         more_name_servers: beside those of both, each with a ";" before it.  has_relay: the standby
-        reaches the master through one.
+        reaches the master through one.  ahead_ms: of the second broker's machine, whose clock is
+        wrong.
         """
         self._credentials = credentials
         addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
@@ -80,6 +82,7 @@ class Pair:
         self.first, self.second = [
             BrokerProcess(path, conf) for path, conf in self._settings.items()
         ]
+        self.second._ahead_ms = ahead_ms
         self.endpoints = ",".join(addresses)
 
     def settings(self, broker: BrokerProcess) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Final
 from rmqlite.features.request_modes.request_modes import RequestModes
 from rmqlite.features.request_modes.requests import Assigned, AssignmentQuery, RequestModeChange
 from rmqlite.kernel.broker import Broker
-from rmqlite.kernel.service.access import Need, Right, admin, group_right, needs, topic_right
+from rmqlite.kernel.service.access import Need, Right, admin, group_right, needs, topic_right, view
 from rmqlite.kernel.service.part import Part
 from rmqlite.kernel.service.service import Feature
 
@@ -31,6 +31,11 @@ class ModeCalls(Part):
         """How the members of a group get a topic's messages, from their next rebalancing on."""
         self._broker[RequestModes].change(change)
         await self._saved()
+
+    @view
+    async def modes(self) -> tuple[RequestModeChange, ...]:
+        """The modes of all groups."""
+        return self._broker[RequestModes].modes()
 
     @needs(_assignment_rights)
     async def assigned(self, query: AssignmentQuery) -> Assigned | None:

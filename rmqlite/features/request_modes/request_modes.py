@@ -66,6 +66,9 @@ class RequestModes:
         for topic in tuple(self._groups.get(group, ())):
             self._changed(group, topic, None)
 
+    def modes(self) -> tuple[RequestModeChange, ...]:
+        return tuple([row for rows in self._groups.values() for row in rows.values()])
+
     def is_popped(self, group: str) -> bool:
         """Does the group pop its topics?"""
         return any(each.mode is RequestMode.POP for each in self._groups.get(group, {}).values())

@@ -56,7 +56,7 @@ and which addresses there are, every account may know."""
 _LATER: Final = _OF_CLIENTS | _OF_BROKERS
 _LOOKING: Final = frozenset(
     {21, 26, 28, 43, 45, 60, 61, 101, 201, 202, 203, 204, 206, 208, 219, 223, 224}
-    | {300, 303, 304, 305, 307, 315, 317, 319, 321, 328, 351, 352}
+    | {300, 303, 304, 305, 307, 315, 317, 319, 321, 328, 351, 352, 402}
 )
 """What tools ask for and changes nothing.  Every other code needs an admin."""
 T = TypeVar("T")

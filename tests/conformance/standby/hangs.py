@@ -185,9 +185,10 @@ def run(folder: Path, seconds: dict[str, float]) -> dict[str, Hung]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--kinds", nargs="*", choices=KINDS, default=[*KINDS])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rmqlite-hangs-") as folder:
-        run(Path(folder), dict.fromkeys(KINDS, options.seconds))
+        run(Path(folder), dict.fromkeys(options.kinds, options.seconds))
 
 
 if __name__ == "__main__":

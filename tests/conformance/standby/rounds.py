@@ -6,6 +6,7 @@ Each round has a kind of loss.  wipe: the master is killed and its disk is gone,
 promoted.  tail: the standby hangs, so the master has what nobody acknowledged; then it is killed,
 and comes back.  both: both are killed.  switch: two planned switches, one after the other.
 Messages of levels, timers, batches and transactions are sent meanwhile; some are cancelled.
+With --ahead-ms 3600000, or -3600000, the clock of one machine is wrong by an hour.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ DUE_MS_MAX: Final = 2_500
 IS_CANCELLED: Final = (ChangeOutcome.DONE, ChangeOutcome.ALREADY_CANCELLED)
 CLOCK_MS: Final = 2
 """By so much the broker's clock and the wall clock may round differently."""
+
+
+RIGHT_MS: Final = 1_000
+"""By so much the brokers' clock may be before the wall clock; it never goes back."""
 
 
 @dataclass
@@ -209,10 +214,13 @@ def verify(master: BrokerProcess, topic: str, book: Book, found: Found) -> None:
     counts = Counter(each.body for each in messages)
     missing = wanted - counts.keys()
     twice = [body for body, count in counts.items() if count > 1]
+    # The clock of the first master is right, and the others go on with it.
+    right_ms = wall_ms() + RIGHT_MS
     early = [
         each.body
         for each in messages
         if each.store_timestamp_ms + CLOCK_MS < book.due_ms.get(each.body, 0)
+        or each.store_timestamp_ms > right_ms
     ]
     came = book.cancelled & counts.keys()
     for name, bodies in (("missing", missing), ("twice", twice), ("early", early), ("came", came)):
@@ -282,9 +290,14 @@ class Rounds:
         wait_for_copy(self.master)
 
 
-def run(folder: Path, count: int, seconds: float, seed: int, kinds: tuple[str, ...]) -> Found:
-    """Prints a line for each round; both logs are the same at the end."""
-    with Pair(folder) as pair:
+def run(
+    folder: Path, count: int, seconds: float, seed: int, kinds: tuple[str, ...], ahead_ms: int = 0
+) -> Found:
+    """Prints a line for each round; both logs are the same at the end.
+
+    ahead_ms: of the clock of the second broker's machine.
+    """
+    with Pair(folder, ahead_ms=ahead_ms) as pair:
         rounds = Rounds(pair, Random(seed), seconds)
         for number in range(count):
             kind = kinds[number % len(kinds)]
@@ -304,10 +317,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
+    parser.add_argument("--ahead-ms", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rmqlite-rounds-") as folder:
         kinds = tuple(options.kinds)
-        found = run(Path(folder), options.rounds, options.seconds, options.seed, kinds)
+        about = (options.rounds, options.seconds, options.seed, kinds, options.ahead_ms)
+        found = run(Path(folder), *about)
     return 1 if found.faults else 0
 
 

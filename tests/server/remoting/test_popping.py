@@ -34,6 +34,7 @@ from rmqlite.protocols.remoting.bytes.requests.pop import (
     ACK_MESSAGE,
     BATCH_ACK_MESSAGE,
     CHANGE_MESSAGE_INVISIBLETIME,
+    GET_ALL_MESSAGE_REQUEST_MODE,
     NOTIFICATION,
     PEEK_MESSAGE,
     POLLING_INFO,
@@ -52,6 +53,7 @@ from rmqlite.protocols.remoting.bytes.requests.pop import (
     PeekMessage,
     PollingInfo,
     PopMessage,
+    RequestModesBody,
 )
 from rmqlite.protocols.remoting.bytes.shapes import read_body
 from tests.server.remoting.asking import GROUP, TOPIC, beat, send_of
@@ -488,6 +490,31 @@ def test_the_broker_says_which_queues_a_client_reads_and_how(broker: BrokerUnder
             assert await assigned() == [(-1, "POP")]
             retries = ModeChangeBody(retry_topic(GROUP), GROUP, RequestMode.POP)
             assert (await client.ask(SET_MESSAGE_REQUEST_MODE, None, retries)).code == 16
+
+    served_protocol(broker, scenario)
+
+
+def test_the_modes_of_all_groups_are_listed(broker: BrokerUnderTest) -> None:
+    """A slave of RocketMQ 5.3 takes them over once a minute, in the shape of RocketMQ's table."""
+
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
+            row = GET_ALL_MESSAGE_REQUEST_MODE
+            assert (await client.ask(row)).body == b'{"messageRequestModeMap":{}}'
+            modes = [
+                ModeChangeBody(TOPIC, GROUP, RequestMode.POP, 2),
+                ModeChangeBody(TOPIC, "others", RequestMode.PULL),
+                ModeChangeBody("payments", GROUP, RequestMode.PULL),
+            ]
+            for each in modes:
+                assert (await client.ask(SET_MESSAGE_REQUEST_MODE, None, each)).code == 0
+            answer = await client.ask(row)
+            assert answer.code == 0
+            by_topic = read_body(RequestModesBody, answer.body).message_request_mode_map
+            assert by_topic == {
+                TOPIC: {GROUP: modes[0], "others": modes[1]},
+                "payments": {GROUP: modes[2]},
+            }
 
     served_protocol(broker, scenario)
 

@@ -49,10 +49,11 @@ from rmqlite.protocols.remoting.bytes.requests.pop import (
     PopOffsets,
     Popped,
     QueueAssignment,
+    RequestModesBody,
     topic_sent_to,
 )
 from rmqlite.protocols.remoting.bytes.shapes import read_body, read_change
-from rmqlite.protocols.remoting.calls import Call, answers, refused
+from rmqlite.protocols.remoting.calls import Call, answers, large_body, refused
 from rmqlite.protocols.remoting.registry import Registry
 from rmqlite.protocols.remoting.requests.clients import RemotingClients, filter_of
 
@@ -82,6 +83,17 @@ class Modes:
             )
         )
         return call.done()
+
+    @answers(codes.GET_ALL_MESSAGE_REQUEST_MODE)
+    async def every_mode(self, call: Call[Nothing]) -> Command:
+        by_topic: dict[str, dict[str, ModeChangeBody]] = {}
+        for each in await self._service[ModeCalls].modes():
+            by_topic.setdefault(each.topic, {})[each.group] = ModeChangeBody(
+                each.topic, each.group, each.mode, each.shared_by
+            )
+        empty = RequestModesBody({})
+        body = await large_body(empty, "message_request_mode_map", by_topic.items())
+        return call.done(body=body)
 
     @answers(codes.QUERY_ASSIGNMENT)
     async def assignment(self, call: Call[Nothing]) -> Command:

@@ -18,6 +18,7 @@ from rmqlite.kernel.words.names import retry_topic
 from rmqlite.protocols.remoting.bytes.fields import (
     BATCH_ACK_BYTES_MAX,
     BATCH_ACKS_MAX,
+    ENTRIES_MAX,
     I32,
     I64,
     LOCK_QUEUES_MAX,
@@ -157,6 +158,15 @@ class ModeChangeBody:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestModesBody:
+    """Answer to 402, by topic and by group; a slave of RocketMQ 5.3 takes it over."""
+
+    message_request_mode_map: Annotated[
+        dict[str, Annotated[dict[str, ModeChangeBody], Count(ENTRIES_MAX)]], Count(ENTRIES_MAX)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class AssignmentBody:
     """Body of 400.  strategy_name: how the client would share out the queues."""
 
@@ -293,6 +303,7 @@ class PopOffsets(NamedTuple):
 
 QUERY_ASSIGNMENT: Final = request(400, body=AssignmentBody, answer_body=Assignments)
 SET_MESSAGE_REQUEST_MODE: Final = request(401, body=ModeChangeBody)
+GET_ALL_MESSAGE_REQUEST_MODE: Final = request(402, answer_body=RequestModesBody)
 POP_MESSAGE: Final = request(200050, PopMessage, PopAnswer, answer_body=Body.RECORDS)
 ACK_MESSAGE: Final = request(200051, AckMessage)
 PEEK_MESSAGE: Final = request(200052, PeekMessage, PopAnswer, answer_body=Body.RECORDS)
