@@ -61,7 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     What a run proves with --long, and without it only in part, with fixed seeds and by the same
     test unless another one is named:
     - tests/model/test_crash_points.py: 100,000 crash points, or as many as asked for, not three
-      runs of half the steps with about 1,500;
+      runs of a third of the steps with some hundreds;
     - every property test and model that asks for no number of its own: 200 examples, not 20; those
       that ask for more (part_of): all of them, not a quarter;
     - random runs that are marked seeds(GATE, LONG): so many, each with another seed;
@@ -82,7 +82,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
       test_stream_log_changes.py: also from files; test_s3a.py: also an archive and an export into
       what is there;
     - tests/conformance: 1,000 topics of a gRPC client and 300 of Java's, not 200 and 50; two kills
-      under Java's client, not one; three stops of a broker of a cluster, not one;
+      under Java's client, not one; three stops of a broker of a cluster, not one; timers of Java's
+      client 5.5, not of that for POP; tests/celery/test_kills.py: six kills, not two;
     - test_web_browser.py: pages of a telephone's width and of a screen's, not of the first only.
 
     What is marked long runs with --long only.  These prove without it what it proves:
