@@ -82,8 +82,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
       test_stream_log_changes.py: also from files; test_s3a.py: also an archive and an export into
       what is there;
     - tests/conformance: 1,000 topics of a gRPC client and 300 of Java's, not 200 and 50; two kills
-      under Java's client, not one; three stops of a broker of a cluster, not one; timers of Java's
-      client 5.5, not of that for POP; tests/celery/test_kills.py: six kills, not two;
+      under Java's client, not one; three stops of a broker of a cluster, not one;
+    - tests/celery/test_kills.py: six kills, not two;
     - test_web_browser.py: pages of a telephone's width and of a screen's, not of the first only.
 
     What is marked long runs with --long only.  These prove without it what it proves:

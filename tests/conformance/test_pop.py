@@ -50,9 +50,9 @@ def test_messages_are_consumed_failed_and_dead_lettered(
     topic, group = "popped", "poppers"
     make(broker, topic, group)
     words = ["setConsumeMode", "-b", address_of(broker), "-t", topic, "-g", group, "-m", "POP"]
-    java = programs("java-pop")
-    printed = java.mqadmin(*words, "-n", broker.name_server)
+    printed = programs("java-5").mqadmin(*words, "-n", broker.name_server)
     assert f"topic[{topic}] group[{group}] consume mode[POP]" in printed
+    java = programs("java-pop")
     keys = [f"key-{number}" for number in range(40)]
     java.send(topic, *keys, "twice", "dead", tags="A")
     java.send(topic, "unwanted", tags="B")

@@ -42,9 +42,8 @@ def came(java: Program, group: str, key: str) -> tuple[int, int]:
 
 
 @pytest.fixture
-def java_5(programs: Callable[[str], Program], is_long: bool) -> Program:
-    """The newest; without --long that which runs already, for POP."""
-    return programs("java-5" if is_long else "java-pop")
+def java_5(programs: Callable[[str], Program]) -> Program:
+    return programs("java-5")
 
 
 def test_a_timer_of_every_setter_comes_when_it_is_due(
