@@ -19,6 +19,7 @@ from typer.main import get_command
 from rmqlite.kernel import compiled
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
+from tests.support.grpc_clients import COMMANDS, asked_for
 from tests.support.spreading import Spreading
 from tests.support.thinned import GATE_EXAMPLES, LONG_EXAMPLES, Thinned
 
@@ -60,7 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     What a run proves with --long, and without it only in part, with fixed seeds and by the same
     test unless another one is named:
     - tests/model/test_crash_points.py: 100,000 crash points, or as many as asked for, not three
-      runs of half the steps with about 1,500;
+      runs of a third of the steps with some hundreds;
     - every property test and model that asks for no number of its own: 200 examples, not 20; those
       that ask for more (part_of): all of them, not a quarter;
     - random runs that are marked seeds(GATE, LONG): so many, each with another seed;
@@ -82,8 +83,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
       what is there;
     - tests/conformance: 1,000 topics of a gRPC client and 300 of Java's, not 200 and 50; two kills
       under Java's client, not one; three stops of a broker of a cluster, not one;
-    - benchmarks: every scenario, not each fourth; test_web_browser.py: pages of a telephone's width
-      and of a screen's, not of the first only.
+    - tests/celery/test_kills.py: six kills, not two;
+    - test_web_browser.py: pages of a telephone's width and of a screen's, not of the first only.
 
     What is marked long runs with --long only.  These prove without it what it proves:
     - a cluster of Spark (tests/spark/test_cluster.py): an executor's Python without Spark there,
@@ -101,10 +102,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     - gRPC clients with a wrong key or none: tests/server/rocketmq_v2/test_guard.py;
     - the Java client of RocketMQ 5 beside that of 4.9, C++'s in a cluster, and a permissive port of
       TLS under Java's: the other clients there, and tests/journeys/test_tls.py;
+    - the Go client: those of Java and C++ in the same scenarios, and for its pulls of 0 messages
+      tests/server/remoting/test_consuming.py; the gRPC client for Java (--every-client has it,
+      too): those for Python and Node in the same scenarios;
     - the example of a cluster (tests/journeys/test_demo.py): tests/conformance/test_cluster.py;
     - clients of RocketMQ at a master that is killed (tests/conformance/standby):
       tests/features/standby/test_clients.py;
-    - the growth of a benchmark: nothing, it is a tool.
+    - the benchmarks' growth, and all scenarios but one: nothing, they are tools.
     Only with --long is it proved that a page does not move under who reads it, and that the log-in
     is read at any width.
     """
@@ -140,6 +144,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Until all are read: each search for garbage would find nothing.
     gc.disable()
     settings.load_profile(LONG if config.getoption("--long") else GATE)
+    if config.getoption("--long") or config.getoption("--every-client"):
+        asked_for[:] = COMMANDS
     config.addinivalue_line("markers", "seeds(gate, long): how many seeds a test runs with")
     config.addinivalue_line("markers", "one_of(stride): one of so many cases runs without --long")
     config.addinivalue_line("markers", "long: runs with --long only, which says what else does")

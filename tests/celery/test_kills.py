@@ -1,6 +1,7 @@
 """Workers and the broker are killed while tasks wait for their time: none is lost, none is early.
 
---long does it with 10,000 tasks and six kills; the gate with 240 and three.
+--long does it with 10,000 tasks and six kills; the gate with 120 and two: of a worker,
+and of the broker.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def test_tasks_with_a_time_survive_kills(
     a beginning from its pool, and a busy one may hear late of all that it has reserved.
     """
     is_long = pytestconfig.getoption("--long")
-    tasks, kills = (10_000, 6) if is_long else (240, 3)
+    tasks, kills = (10_000, 6) if is_long else (120, 2)
     at_work = 2
     drawn = random.Random(47)
     with broker(tmp_path / "broker") as running, sending_to(url_of(running.endpoint)):

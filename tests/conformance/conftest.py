@@ -28,6 +28,10 @@ PROGRAMS: Final = CLIENTS | {
     "java-5": partial(toolchains.java, toolchains.JAVA_5),
     "java-pop": partial(toolchains.java, toolchains.POP_TOOLS, toolchains.POP_CLIENT),
 }
+EACH_CLIENT: Final = [
+    pytest.param(name, marks=[pytest.mark.long] if name == "go" else []) for name in sorted(CLIENTS)
+]
+"""As parameters: to compile Go's takes longer than all that the other ones do."""
 StartProgram = Callable[[str, str], Program]
 
 
@@ -63,7 +67,7 @@ def programs(
         yield program
 
 
-@pytest.fixture(params=sorted(CLIENTS))
+@pytest.fixture(params=EACH_CLIENT)
 def client(request: pytest.FixtureRequest, programs: Callable[[str], Program]) -> Program:
     """Each of the clients in turn."""
     return programs(request.param)

@@ -9,7 +9,7 @@ import pytest
 
 from rmqlite.client import AdminClient, Credentials
 from rmqlite.testing import BrokerProcess
-from tests.conformance.conftest import CLIENTS, live_broker
+from tests.conformance.conftest import CLIENTS, EACH_CLIENT, live_broker
 from tests.support.accounts import SECRET, signing
 from tests.support.programs import Program
 
@@ -46,7 +46,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
         yield started
 
 
-@pytest.mark.parametrize("name", sorted(CLIENTS))
+@pytest.mark.parametrize("name", EACH_CLIENT)
 def test_a_client_with_an_account_sends_and_consumes(
     name: str, guarded: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

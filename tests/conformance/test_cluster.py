@@ -275,7 +275,8 @@ def test_requests_broadcasts_pulls_and_sql_work_over_all_brokers(
         java.do("stop", name=name)
 
 
-@pytest.mark.parametrize("name", ["go", pytest.param("cpp", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["go", "cpp"])
 def test_go_and_cpp_send_and_consume_over_all_brokers(
     cluster: Cluster, java: Program, make: Make, name: str, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
@@ -54,6 +55,7 @@ def test_a_pull_consumer_and_a_lite_pull_consumer_read_everything(
         assert sum(each.committed_offset or 0 for each in admin.group(group).progress) == 100
 
 
+@pytest.mark.long
 def test_the_go_client_pulls(programs: Callable[[str], Program], broker: BrokerProcess) -> None:
     """It asks for 0 messages, and means one."""
     make(broker, "go-pulled", queues=1)

@@ -1,4 +1,7 @@
-"""The large benchmarks: figures, documents and plots; scenarios run once, tiny, with --long all."""
+"""The large benchmarks: figures, documents and plots; scenarios run once, tiny, with --long.
+
+Without --long, one scenario runs, by the command.
+"""
 
 from __future__ import annotations
 
@@ -210,7 +213,7 @@ def test_growth_has_a_point_for_each_size(tmp_path: Path, monkeypatch: pytest.Mo
     assert min(rates.values()) > 0
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.long
 @pytest.mark.parametrize("names", [each for each in SCENARIOS if each != ("growth",)], ids="-".join)
 def test_every_scenario_gives_its_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]

@@ -12,7 +12,7 @@ from tests.benchmarks.remoting.scenarios import Figure, Sizes
 SHORT = Sizes(seconds=0.2, drained=500, parked=200, waited=20, timers=20)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.long
 @pytest.mark.parametrize(("timers", "count"), [(False, 11), (True, 8)])
 def test_the_benchmark_runs_and_every_message_is_stored_and_received_once(
     tmp_path: Path, timers: bool, count: int

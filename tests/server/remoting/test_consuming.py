@@ -82,6 +82,19 @@ def test_a_pull_gives_the_records_as_they_lie_in_the_log(under_test: BrokerUnder
     served_protocol(under_test, scenario)
 
 
+def test_a_pull_of_no_messages_gets_one(under_test: BrokerUnderTest) -> None:
+    """As RocketMQ's client for Go asks, and means one."""
+    under_test.send(*[Message(TOPIC, b"%d" % number) for number in range(5)])
+
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
+            answer = await pulled(client, offset=1, count=0)
+            assert (answer.code, answer.ext["nextBeginOffset"]) == (0, "2")
+            assert [each.body for each in records_of(answer.body)] == [b"1"]
+
+    served_protocol(under_test, scenario)
+
+
 def test_a_pull_that_finds_records_needs_no_task(under_test: BrokerUnderTest) -> None:
     """It is answered in the turn in which it came; what it commits is committed, too."""
     under_test.send(*[Message(TOPIC, b"%d" % number) for number in range(5)])
