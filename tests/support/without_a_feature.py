@@ -1,7 +1,8 @@
 """Brokers without features, a fork each: python -m tests.support.without_a_feature FOLDER NAMES...
 
-NAMES are one feature, or several with commas.  In the first one of each messages are stored, delayed, delivered, pulled and given up; then it
-kills itself.  In the second, on the same store, they are counted.  Prints what went wrong.
+NAMES are one feature, or several with commas.  In the first broker without them messages are
+stored, delayed, delivered, pulled and given up; then it kills itself.  In the second, on the same
+store, they are counted.  Prints what went wrong.
 """
 
 from __future__ import annotations
