@@ -79,8 +79,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
       command and mapped by the next, not one with Java's own; test_stream_sigkill.py: six kills
       of a driver, and of the broker, not one of a driver; test_audit.py: three kills, not one;
       test_archive_live.py: two rounds, not one;
-      test_stream_log_changes.py: also from files; test_s3a.py: also an archive and an export into
-      what is there;
+      test_stream_log_changes.py: streams of a session, also from files, not a stream's reader;
+      test_s3a.py: also an archive and an export into what is there;
+    - tests/journeys/test_without_a_feature.py: each feature is gone alone, not four at a time;
     - tests/conformance: 1,000 topics of a gRPC client and 300 of Java's, not 200 and 50; two kills
       under Java's client, not one; three stops of a broker of a cluster, not one;
     - tests/celery/test_kills.py: six kills, not two;
@@ -96,7 +97,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     - a stream behind a retention that deletes (test_stream_log_changes.py): the same error and the
       same option after a repair, beside it, and test_stream_reader.py;
     - jobs on stores that were closed or have timers (test_jobs_timers.py), or are RocketMQ's
-      (test_audit.py): reconcile on one that was killed, and all jobs in test_jobs_golden.py;
+      (test_audit.py): reconcile on one that was killed, and three jobs in test_jobs_golden.py;
+    - service levels, forecasts and exports of RocketMQ's store (test_jobs_golden.py): what waited
+      and ended there is found by reconcile and lateness beside them, and each of these jobs is
+      tested beside it on made records;
     - more commands of the pipeline (test_jobs_commands.py): the jobs' own tests beside it;
     - forms and sessions in Chromium (tests/journeys/test_web_*.py): tests/server/web;
     - gRPC clients with a wrong key or none: tests/server/rocketmq_v2/test_guard.py;

@@ -117,6 +117,7 @@ def test_reconcile_says_of_every_wait_what_the_entries_say(golden: Golden) -> No
     assert (found["held"], found["without_pointer"]) == (True, len(golden.delivered))
 
 
+@pytest.mark.long
 def test_a_service_level_counts_what_rocketmq_delivered(golden: Golden) -> None:
     """On the day on which it was due; none is undelivered for want of a pointer."""
     expected = Counter[tuple[object, ...]]()
@@ -128,6 +129,7 @@ def test_a_service_level_counts_what_rocketmq_delivered(golden: Golden) -> None:
     assert {(row["undelivered"], row["undecided"]) for row in rows} == {(0, 0)}
 
 
+@pytest.mark.long
 def test_forecast_counts_what_still_waits(golden: Golden) -> None:
     """By the minute in which it is due; the deliveries of RocketMQ's are not overdue."""
     expected = Counter[tuple[object, ...]]()
@@ -176,6 +178,7 @@ def test_retries_follow_each_message_to_its_end(golden: Golden) -> None:
     )
 
 
+@pytest.mark.long
 def test_an_export_holds_the_dead_letters_of_the_entries(
     spark: SparkSession, golden: Golden, tmp_path: Path
 ) -> None:

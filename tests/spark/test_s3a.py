@@ -1,51 +1,31 @@
 """An object store: exports, archives and tables on s3a, with a server of S3's protocol.
 
-The jars are those that README.md of rmqlite/spark names.  They must be there when the JVM starts,
-so a driver of its own runs the commands; Maven brings them, and without Maven this is skipped.
+The jars are those that README.md of rmqlite/spark names; they come into the session of all tests,
+which is cheaper than another one.  Maven brings them, and without Maven this is skipped.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from typer.testing import CliRunner
 
 from rmqlite.cli.main import app
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS
+from rmqlite.spark.jobs.dead_letters import read_export
 from tests.support import toolchains
 from tests.support.s3 import s3_server
 from tests.support.stores import StoreUnderTest, new_record, scheduled
 
-README: Final = toolchains.ROOT / "rmqlite" / "spark" / "README.md"
-DRIVER: Final = """
-import json
-import sys
-from typer.testing import CliRunner
-from rmqlite.cli.main import app
-from rmqlite.spark.jobs.dead_letters import read_export
-from rmqlite.spark.jobs.running import running_session, short_run
-from tests.spark.conftest import driver_settings
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-conf, commands = json.loads(sys.argv[1]), json.loads(sys.argv[2])
-found = []
-with (
-    short_run({}) as settings,
-    running_session("driver", master="local[2]", conf=driver_settings(settings) | conf) as spark,
-):
-    for words in commands:
-        done = CliRunner().invoke(app, ["pipeline", *words])
-        found.append([done.exit_code, done.stdout, done.stderr])
-    letters = read_export(spark, "s3a://bucket/dlq").count()
-    levels = spark.read.option("header", "true").csv("s3a://bucket/slo").collect()
-print(json.dumps([found, letters, [row.asDict() for row in levels]]))
-"""
+README: Final = toolchains.ROOT / "rmqlite" / "spark" / "README.md"
 
 
 @pytest.fixture
@@ -53,6 +33,26 @@ def server(tmp_path: Path) -> Iterator[str]:
     """The address of a server of S3 with an empty bucket."""
     with s3_server(tmp_path / "server.log") as address:
         yield address
+
+
+@pytest.fixture
+def with_s3a(spark: SparkSession, server: str) -> SparkSession:
+    """The session, with the jars on its class path and the server as its object store."""
+    java: Any = spark._jvm
+    loader = java.java.lang.Thread.currentThread().getContextClassLoader()
+    for jar in toolchains.s3a_jars():
+        loader.addURL(java.java.io.File(str(jar)).toURI().toURL())
+    s3a = {
+        "endpoint": server,
+        "endpoint.region": "us-east-1",
+        "path.style.access": "true",
+        "access.key": "any",
+        "secret.key": "any",
+    }
+    settings: Any = vars(spark.sparkContext)["_jsc"].hadoopConfiguration()
+    for name, value in s3a.items():
+        settings.set(f"fs.s3a.{name}", value)
+    return spark
 
 
 def store(folder: Path) -> str:
@@ -68,8 +68,14 @@ def store(folder: Path) -> str:
     return str(made.root)
 
 
+def run(*words: str) -> tuple[int, str, str]:
+    """Exit code, output and errors of a command of the pipeline."""
+    done = CliRunner().invoke(app, ["pipeline", *words])
+    return done.exit_code, done.stdout, done.stderr
+
+
 def test_exports_archives_and_tables_lie_in_an_object_store(
-    tmp_path: Path, server: str, is_long: bool
+    tmp_path: Path, with_s3a: SparkSession, is_long: bool
 ) -> None:
     """Added, verified, and read again; a bucket that is missing is one line.
 
@@ -89,24 +95,9 @@ def test_exports_archives_and_tables_lie_in_an_object_store(
             ["archive", *source, "--archive", "s3a://bucket/archive"],
             ["reconcile", *source, "--archive", "s3a://bucket/archive", "--json"],
         ]
-    s3a = {
-        "endpoint": server,
-        "endpoint.region": "us-east-1",
-        "path.style.access": "true",
-        "access.key": "any",
-        "secret.key": "any",
-    }
-    conf = {"spark.jars": ",".join(map(str, toolchains.s3a_jars()))}
-    conf |= {f"spark.hadoop.fs.s3a.{name}": value for name, value in s3a.items()}
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER, json.dumps(conf), json.dumps(commands)],
-        cwd=toolchains.ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr[-3_000:]
-    found, letters, levels = json.loads(done.stdout.splitlines()[-1])
+    found = [run(*words) for words in commands]
+    letters = read_export(with_s3a, "s3a://bucket/dlq").count()
+    levels = with_s3a.read.option("header", "true").csv("s3a://bucket/slo").collect()
     added, written, missing, *more = found
     assert [code for code, *_ in found] == [0, 0, 3, *[0 for _ in more]], found
     assert "200 added to s3a://bucket/dlq, 0 were there already" in added[2]
@@ -124,13 +115,16 @@ def test_exports_archives_and_tables_lie_in_an_object_store(
         assert (totals["delivered"], totals["pending"]) == (1, 1)
 
 
-@pytest.mark.usefixtures("spark")
-def test_without_the_jars_the_error_says_what_is_missing(tmp_path: Path) -> None:
-    """Before the job reads anything."""
-    words = ["slo", "--path", store(tmp_path / "store"), "--output", "s3a://bucket/slo"]
-    done = CliRunner().invoke(app, ["pipeline", *words])
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert "error: hadoop-aws (for s3a) is needed, found none" in done.stderr
+def test_without_the_jars_the_error_says_what_is_missing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Before the job reads anything.  Another scheme, whose class is missing whatever was tried."""
+    settings: Any = vars(spark.sparkContext)["_jsc"].hadoopConfiguration()
+    settings.set("fs.gone.impl", "gone.S3AFileSystem")
+    source = ("--path", store(tmp_path / "store"))
+    code, output, error = run("slo", *source, "--output", "gone://bucket/slo")
+    assert (code, output) == (1, "")
+    assert "error: hadoop-aws (for s3a) is needed, found none" in error
 
 
 def test_the_page_names_the_jars_that_are_tried() -> None:

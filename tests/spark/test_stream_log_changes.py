@@ -1,21 +1,25 @@
 """Streams whose log changes under them: a broker's retention deletes, `store repair` cuts.
 
-Real brokers, and streams in a real session that go on from their checkpoint.  Each test reads with
-an endpoint, and with --long with a path, too.
+Real brokers, and what a stream's reader says of an endpoint.  With --long also of a path, and both
+as streams of a real session that go on from their checkpoint.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from rmqlite.client import Message, Producer
 from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS
+from rmqlite.spark.options import parse_options
+from rmqlite.spark.stream.stream import RmqliteStreamReader
 from rmqlite.spark.streaming import read_stream
 from rmqlite.testing import BrokerProcess
 from tests.spark.stream_sinks import Sink, run
@@ -29,6 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEGMENT = 1 << 20
+COLUMNS = ("keys", "queue_id", "queue_offset")
+ALL: Any = object()
+"""No limit, as Spark passes it."""
 EVERY_HOUR = ";".join(f"{hour:02d}" for hour in range(24))
 
 
@@ -54,14 +61,41 @@ def age(log_file: Path) -> None:
     os.utime(log_file, (hours_ago, hours_ago))
 
 
-class Streams:
-    """A stream of each of these kinds, with its checkpoint and its sink."""
+class Readers:
+    """Readers of a broker as Spark calls them; each goes on where the one before it was."""
 
-    def __init__(
-        self, spark: SparkSession, broker: BrokerProcess, folder: Path, kinds: Sequence[str]
-    ) -> None:
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._at: dict[str, Any] = {}
+        self._where = {"endpoint": broker.endpoint}
+
+    def read(self, *, fails: bool = True) -> dict[str, list[str]]:
+        """What is there now, by kind: the keys, or the line of an error."""
+        given = {"topic": "orders", "startingOffsets": "earliest", "failOnDataLoss": f"{fails}"}
+        reader = RmqliteStreamReader(parse_options(given | self._where), COLUMNS)
+        at = self._at or reader.initialOffset()
+        try:
+            end = reader.latestOffset(at, ALL)
+            batches = [batch for part in reader.partitions(at, end) for batch in reader.read(part)]
+        except RmqliteError as error:
+            return {"endpoint": [f"{type(error).__module__}.{type(error).__name__}: {error}"]}
+        finally:
+            reader.stop()
+        self._at = json.loads(json.dumps(end))
+        rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+        return {"endpoint": [str(row[0]) for row in sorted(rows, key=at_offset)]}
+
+    def read_all(self, *keys: str, fails: bool = True) -> bool:
+        """Does each of them read these keys?"""
+        return all(found == [*keys] for found in self.read(fails=fails).values())
+
+
+class Streams(Readers):
+    """A stream of each kind, with its checkpoint and its sink."""
+
+    def __init__(self, spark: SparkSession, broker: BrokerProcess, folder: Path) -> None:
+        super().__init__(broker)
         self._spark, self._broker, self._folder = spark, broker, folder
-        self._sinks = {kind: Sink() for kind in kinds}
+        self._sinks = {kind: Sink() for kind in ("endpoint", "path")}
 
     def read(self, *, fails: bool = True) -> dict[str, list[str]]:
         """What is there now, by kind: the keys, or the last line of Python's error."""
@@ -71,7 +105,7 @@ class Streams:
             stream = read_stream(
                 self._spark,
                 checkpoint=str(self._folder / kind),
-                columns=("keys", "queue_id", "queue_offset"),
+                columns=COLUMNS,
                 topic="orders",
                 startingOffsets="earliest",
                 failOnDataLoss=fails,
@@ -84,27 +118,23 @@ class Streams:
                 for line in str(error).splitlines()
                 if line.startswith("rmqlite.kernel.words.errors.")
             ]
-            rows = [str(row[0]) for _, rows in sink.batches for row in sorted(rows, key=at)]
+            rows = [str(row[0]) for _, rows in sink.batches for row in sorted(rows, key=at_offset)]
             found[kind] = lines[-1:] if error else rows
         return found
 
-    def read_all(self, *keys: str, fails: bool = True) -> bool:
-        """Does each of them read these keys?"""
-        return self.read(fails=fails) == {kind: [*keys] for kind in self._sinks}
-
 
 @pytest.fixture
-def streams(spark: SparkSession, broker: BrokerProcess, tmp_path: Path, is_long: bool) -> Streams:
-    return Streams(spark, broker, tmp_path, ("endpoint", "path") if is_long else ("endpoint",))
+def streams(spark: SparkSession, broker: BrokerProcess, tmp_path: Path, is_long: bool) -> Readers:
+    return Streams(spark, broker, tmp_path) if is_long else Readers(broker)
 
 
-def at(row: tuple[str, int, int]) -> int:
-    return row[2]
+def at_offset(row: tuple[Any, ...]) -> int:
+    return int(row[2])
 
 
 @pytest.mark.long
 def test_records_that_retention_deletes_unread_are_told(
-    broker: BrokerProcess, streams: Streams
+    broker: BrokerProcess, streams: Readers
 ) -> None:
     """The broker itself deletes them; they were never skipped in silence, nor is anything else."""
     send(broker, "m0")
@@ -125,7 +155,7 @@ def test_records_that_retention_deletes_unread_are_told(
 
 
 def test_a_record_that_was_repaired_before_it_was_read_is_told(
-    broker: BrokerProcess, streams: Streams
+    broker: BrokerProcess, streams: Readers
 ) -> None:
     """Its place gives no row: a stream went on behind it without a word."""
     send(broker, "m0")
@@ -144,7 +174,7 @@ def test_a_record_that_was_repaired_before_it_was_read_is_told(
 
 
 def test_a_log_that_was_cut_and_has_grown_again_is_told(
-    broker: BrokerProcess, streams: Streams
+    broker: BrokerProcess, streams: Readers
 ) -> None:
     """The offsets that a stream has read are those of other records: it skipped new ones."""
     send(broker, *(f"m{n}" for n in range(10)))

@@ -122,7 +122,7 @@ def test_a_filter_on_a_topic_reads_that_topic_alone(
     log = read_log_by_topic(spark, topics, path=str(store.root), columns=columns)
     plain = read_log(spark, path=str(store.root), columns=columns)
     log.createOrReplaceTempView("pruned")
-    plain.createOrReplaceTempView("whole")
+    spark.createDataFrame(plain.collect(), plain.schema).createOrReplaceTempView("whole")
     for where, scans in (
         ("topic = 'orders'", 1),
         ("topic = '%DLQ%billing' AND body = 'd'", 1),

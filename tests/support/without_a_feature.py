@@ -1,7 +1,8 @@
-"""Brokers without a feature, a fork each: python -m tests.support.without_a_feature FOLDER NAME...
+"""Brokers without features, a fork each: python -m tests.support.without_a_feature FOLDER NAMES...
 
-In the first one of each name messages are stored, delayed, delivered, pulled and given up; then it
-kills itself.  In the second, on the same store, they are counted.  Prints what went wrong.
+NAMES are one feature, or several with commas.  In the first broker without them messages are
+stored, delayed, delivered, pulled and given up; then it kills itself.  In the second, on the same
+store, they are counted.  Prints what went wrong.
 """
 
 from __future__ import annotations
@@ -98,19 +99,20 @@ async def pulled(service: Service, topic: str, wanted: int) -> list[int]:
         await asyncio.sleep(0.05)
 
 
-def begun(folder: Path, name: str, scenario: Scenario) -> int:
-    """The process id of a broker without this feature; what it logs is in FOLDER/NAME.log."""
+def begun(folder: Path, names: str, scenario: Scenario) -> int:
+    """The process id of a broker without these features; what it logs is in FOLDER/NAMES.log."""
     if pid := os.fork():
         return pid
-    log = os.open(folder / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    log = os.open(folder / f"{names}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 2)
     # Python then finds neither the folder nor what is in it, and the line is gone from the list.
     modules: dict[str, Any] = sys.modules
-    modules[f"rmqlite.features.{name}"] = None
     lines: Any = NEEDS
-    lines.pop(name, None)
+    for name in names.split(","):
+        modules[f"rmqlite.features.{name}"] = None
+        lines.pop(name, None)
     sizes: dict[str, Any] = {"mapped_file_size_commit_log": 1 << 20, "max_message_bytes": 1 << 19}
-    config = BrokerConfig(store_path=folder / name, **sizes)
+    config = BrokerConfig(store_path=folder / names, **sizes)
     made = Assembly(config=config, ports=[Asking(scenario)], features=features())
     os._exit(serve(made))
 
