@@ -571,7 +571,7 @@ def test_a_clean_restart_goes_on(tmp_path: Path) -> None:
 
 
 def stopped_at_every_call(
-    tmp_path: Path, first: int, second: int, step: int
+    tmp_path: Path, first: int, second: int, step: int = 1
 ) -> Iterator[tuple[Path, Disk, dict[str, object]]]:
     """A store that fails at the n-th call of its second job, and the state before that job."""
     records = some_records(second)
