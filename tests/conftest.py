@@ -69,6 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
       not one of a few;
     - combinations of tests that are marked one_of(STRIDE): all of them, not each STRIDE-th, which
       has each value of each parameter still;
+    - tests of both forms (each_form) with parameters: each case with both, not by turns with one;
     - tests/server/test_no_call_takes_long.py: six runs of each call, not one for each kind;
     - tests/journeys/test_sigkill.py: six kills, not two; test_bulk.py: four kills, not two;
       test_dead_letters.py: 100,000 dead letters, not 6,000; test_cut_connections.py: 1,000 cuts of
@@ -182,8 +183,15 @@ def _together(folder: Path) -> Path | None:
     return next((each for each in TOGETHER if each in (folder, *folder.parents)), None)
 
 
+def _is_its_turn(item: pytest.Item) -> bool:
+    """Is this the form that the other parameters of the test leave to it?"""
+    turns: dict[str, int] = dict(getattr(getattr(item, "callspec", None), "indices", {}))
+    form = turns.pop("each_form", None)
+    return form is None or not turns or sum(turns.values()) % 2 == form
+
+
 def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is marked long; of what is marked one_of(stride), all cases but each stride-th."""
+    """What is marked long, and the cases that have no turn without --long."""
     seen: Counter[str] = Counter()
     left_out = []
     for item in items:
@@ -196,6 +204,8 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
             if seen[name] % mark.args[0]:
                 left_out.append(item)
             seen[name] += 1
+        elif not _is_its_turn(item):
+            left_out.append(item)
     config.hook.pytest_deselected(items=left_out)
     without = set(left_out)
     items[:] = [item for item in items if item not in without]

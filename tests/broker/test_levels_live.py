@@ -75,7 +75,7 @@ def go_through(broker: BrokerUnderTest, what: str) -> None:
 # ---- each edit of reference §6.8
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("afterwards", AFTERWARDS)
 @pytest.mark.parametrize(
     ("before", "after"),
@@ -245,7 +245,7 @@ def test_retries_use_the_table_in_force(make: Make) -> None:
     assert result.deliver_at_ms == broker.clock.now_ms() + 40_000
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.seeds(4, 10)
 def test_any_tables_in_any_order(make: Make, seed: int) -> None:
     """Random tables of 1 to 64 levels, random sends, and anything that may happen between."""
     chance = random.Random(seed)

@@ -120,7 +120,7 @@ class Timers:
         assert (timers.pending if timers else 0) == len(self.waiting)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.seeds(4, 12)
 def test_each_timer_is_delivered_once_whatever_becomes_of_the_table(
     make: Make, tmp_path: Path, seed: int
 ) -> None:

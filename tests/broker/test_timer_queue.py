@@ -104,7 +104,7 @@ class History:
         timers.deliver(self.now_ms)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.seeds(4, 12)
 def test_a_random_history_is_that_of_a_plain_list(
     timers: TimersUnderTest,
     seed: int,

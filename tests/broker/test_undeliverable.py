@@ -115,6 +115,7 @@ REASONS = [topic_gone, queue_gone, too_large, no_destination]
 Spoil = Callable[[BrokerUnderTest], str]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("spoil", REASONS)
 @pytest.mark.parametrize("restart", WAYS)
 def test_it_becomes_a_dead_letter_with_the_reason_and_its_level_goes_on(

@@ -571,11 +571,11 @@ def test_a_clean_restart_goes_on(tmp_path: Path) -> None:
 
 
 def stopped_at_every_call(
-    tmp_path: Path, first: int, second: int
+    tmp_path: Path, first: int, second: int, step: int = 1
 ) -> Iterator[tuple[Path, Disk, dict[str, object]]]:
     """A store that fails at the n-th call of its second job, and the state before that job."""
     records = some_records(second)
-    for calls in count():
+    for calls in count(step=step):
         folder = tmp_path / f"{first}-{calls}"
         disk = Disk()
         index = new_index(folder, disk)
@@ -596,12 +596,14 @@ def stopped_at_every_call(
 
 
 @pytest.mark.parametrize("first", [0, 5, 17, 30, 60])
-def test_a_crash_at_any_call_of_a_job_costs_nothing(tmp_path: Path, first: int) -> None:
+def test_a_crash_at_any_call_of_a_job_costs_nothing(
+    tmp_path: Path, first: int, is_long: bool
+) -> None:
     """The index is taken back to the state, and adding again makes the very same bytes."""
     records = some_records(90)
     filled(tmp_path / "whole", records)
     whole = contents(tmp_path / "whole")
-    for folder, disk, state in stopped_at_every_call(tmp_path, first, 75):
+    for folder, disk, state in stopped_at_every_call(tmp_path, first, 75, 1 if is_long else 3):
         disk.close()
         index = new_index(folder)
         assert index.load(state)
@@ -615,14 +617,14 @@ def test_a_crash_at_any_call_of_a_job_costs_nothing(tmp_path: Path, first: int) 
 @pytest.mark.parametrize("first", [0, 5, 17, 30])
 @pytest.mark.seeds(1, 6)
 def test_a_power_cut_at_any_call_of_a_job_costs_nothing(
-    tmp_path: Path, first: int, seed: int
+    tmp_path: Path, first: int, seed: int, is_long: bool
 ) -> None:
     """Any of what was not synced is lost, or torn; then the start itself is interrupted."""
     chance = Random(f"{first} {seed}")
     records = some_records(90)
     filled(tmp_path / "whole", records)
     whole = contents(tmp_path / "whole")
-    for folder, disk, state in stopped_at_every_call(tmp_path, first, 75):
+    for folder, disk, state in stopped_at_every_call(tmp_path, first, 75, 1 if is_long else 3):
         disk.power_cut(chance)
         disk.close()
         for calls in (*chance.choices(range(5), k=8), 1 << 30):

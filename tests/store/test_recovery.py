@@ -119,8 +119,8 @@ def test_a_log_cut_at_any_byte_opens_with_a_prefix(
     ends = [each.physical_offset + each.size for each in written]
     end = original.store.end
     whole = last.read_bytes()
-    # Together, the four cases cut at every byte.
-    for cut in thinned(range(begin, end + 1), 8, 2 * is_padded + is_synced):
+    # Each of the four cases cuts at other bytes, and with --long at all of them.
+    for cut in thinned(range(begin, end + 1), 20, 10 * is_padded + 5 * is_synced):
         root = copy_of(original.root, "copy")
         copied = root / "commitlog" / last.name
         data = whole[: cut - start]

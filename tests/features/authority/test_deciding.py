@@ -309,7 +309,7 @@ def test_a_master_with_a_new_disk_follows(two: Two) -> None:
 
 
 @pytest.mark.parametrize("kind", ["etcd", "bucket"])
-@pytest.mark.seeds(40, 2_000)
+@pytest.mark.seeds(12, 2_000)
 def test_two_never_lead_at_once(seed: int, kind: str) -> None:
     """Cuts, lost and late answers, suspended and restarted processes, in any order."""
     drawn, two = random.Random(seed), Two(kind)

@@ -115,6 +115,7 @@ def three(broker: BrokerUnderTest) -> None:
 # ---- what becomes of a message
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("say", WAYS_TO_SAY)
 @pytest.mark.parametrize("restart", [lambda _: None, *WAYS])
 def test_a_cancelled_message_is_never_delivered(
@@ -134,6 +135,7 @@ def test_a_cancelled_message_is_never_delivered(
     assert outcome(under_test, FIRE, "b") is ChangeOutcome.ALREADY_CANCELLED
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("say", WAYS_TO_SAY)
 @pytest.mark.parametrize("restart", [lambda _: None, *WAYS])
 def test_a_fired_message_is_there_at_once_and_once(

@@ -205,6 +205,7 @@ def test_counts_and_timeline_have_the_timers_beside_the_levels(under_test: Broke
 # ---- changing
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("restart", [nothing, *WAYS])
 def test_a_cancelled_timer_is_never_delivered(
@@ -240,6 +241,7 @@ def test_a_cancellation_of_a_timer_says_that_it_was_one(under_test: BrokerUnderT
     }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("restart", [nothing, *WAYS])
 def test_a_fired_timer_is_there_at_once_and_once(
@@ -266,7 +268,7 @@ NEW_TIMES = [
 ]
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(7)
 @pytest.mark.parametrize("how", [one_id, one_filter])
 @pytest.mark.parametrize("message_id", ["a", "b"])
 @pytest.mark.parametrize(("new_time", "level", "wait_ms"), NEW_TIMES)
