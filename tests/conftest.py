@@ -67,12 +67,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     - random runs that are marked seeds(GATE, LONG): so many, each with another seed;
     - positions from the fixture thinned (bytes to cut or to damage, calls to fail): all of them,
       not one of a few;
+    - property tests of each call (few): 200 examples of each call, not six or eight;
     - combinations of tests that are marked one_of(STRIDE): all of them, not each STRIDE-th, which
       has each value of each parameter still;
     - tests of both forms (each_form) with parameters: each case with both, not by turns with one;
-    - tests/server/test_no_call_takes_long.py: six runs of each call, not one for each kind;
+    - tests/server/test_no_call_takes_long.py: six runs of each call, not one for each kind, and
+      three seconds of the answers to a hundred together, not 0.8;
     - tests/journeys/test_sigkill.py: six kills, not two; test_bulk.py: four kills, not two;
-      test_dead_letters.py: 100,000 dead letters, not 6,000; test_cut_connections.py: 1,000 cuts of
+      test_dead_letters.py: 100,000 dead letters, not 3,000; test_cut_connections.py: 1,000 cuts of
       each port, not 200;
     - tests/journeys/test_wheels.py: the plain wheel in another Python, with packages that pip
       finds for it, not in this one with those that it has.
@@ -103,6 +105,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
       and ended there is found by reconcile and lateness beside them, and each of these jobs is
       tested beside it on made records;
     - more commands of the pipeline (test_jobs_commands.py): the jobs' own tests beside it;
+    - a sync that fails in a cancel of a real broker (tests/journeys/test_calls.py):
+      tests/server/test_service.py, each method, and test_stopping.py, a process;
     - forms and sessions in Chromium (tests/journeys/test_web_*.py): tests/server/web;
     - gRPC clients with a wrong key or none: tests/server/rocketmq_v2/test_guard.py;
     - the Java client of RocketMQ 5 beside that of 4.9, C++'s in a cluster, and a permissive port of

@@ -20,6 +20,7 @@ from rmqlite.kernel.requests.broker import LevelsInForce
 from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.errors import BrokerClosing
+from tests.support.command_processes import run_command
 from tests.support.fake_broker import WAIT_S, FakeBroker
 
 TOPICS = ("orders", "or|der", "%RETRY%bill|ing", "SCHEDULE_TOPIC_XXXX", "or$(reboot)", "o\nx")
@@ -61,22 +62,23 @@ def asked(shell: str, endpoint: str, **env: str) -> subprocess.CompletedProcess[
     )
 
 
-def in_bash(endpoint: str, *words: str) -> list[str]:
-    """The words that bash is given; the last one is the one under the cursor.
-
-    In this process: that a process of its own says the same is seen by asked().
-    """
-    line = ["rmqlite", *words]
+def asked_here(shell: str, endpoint: str, **env: str) -> list[str]:
+    """The same in this process, by lines; that a process of its own says it is seen by asked()."""
+    given = {"RMQLITE_ENDPOINT": endpoint, "_RMQLITE_COMPLETE": f"complete_{shell}", **env}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(completion, "ANSWER_MS_MAX", WAIT_S * 1000)
-        patch.setenv("RMQLITE_ENDPOINT", endpoint)
-        patch.setenv("_RMQLITE_COMPLETE", "complete_bash")
-        patch.setenv("COMP_WORDS", "\n".join(line))
-        patch.setenv("COMP_CWORD", str(len(line) - 1))
+        for name, value in given.items():
+            patch.setenv(name, value)
         completion.mend_words()
         done = CliRunner().invoke(app, prog_name="rmqlite")
     assert (done.exit_code, done.stderr) == (0, "")
     return done.stdout.splitlines()
+
+
+def in_bash(endpoint: str, *words: str) -> list[str]:
+    """The words that bash is given; the last one is the one under the cursor."""
+    line = "\n".join(["rmqlite", *words])
+    return asked_here("bash", endpoint, COMP_WORDS=line, COMP_CWORD=str(len(words)))
 
 
 @pytest.mark.parametrize(
@@ -112,17 +114,14 @@ def test_a_word_is_completed(
 
 def test_what_bash_takes_apart_is_put_together_again() -> None:
     """It ends a word at a colon; the broker's address is one word nevertheless."""
-    script = (
-        "import os; from rmqlite.cli.completion import mend_words; mend_words();"
-        "print(os.environ['COMP_CWORD'], os.environ['COMP_WORDS'].split())"
-    )
 
     def mended(at: int, *words: str) -> str:
-        env = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(at)}
-        env |= {"_RMQLITE_COMPLETE": "complete_bash"}
-        command = [sys.executable, "-c", script]
-        done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True)
-        return done.stdout.strip()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COMP_WORDS", "\n".join(words))
+            patch.setenv("COMP_CWORD", str(at))
+            patch.setenv("_RMQLITE_COMPLETE", "complete_bash")
+            completion.mend_words()
+            return f"{os.environ['COMP_CWORD']} {os.environ['COMP_WORDS'].split()}"
 
     split = ("rmqlite", "status", "-e", "10.0.0.1", ":", "10911", "--js")
     assert mended(6, *split) == "4 ['rmqlite', 'status', '-e', '10.0.0.1:10911', '--js']"
@@ -142,15 +141,15 @@ def test_the_endpoint_of_the_line_is_asked(broker: FakeBroker) -> None:
 
 def test_zsh_and_fish_are_told_the_names_as_they_are(broker: FakeBroker) -> None:
     """They quote what they put into the line themselves; a level comes with its number."""
-    done = asked("zsh", broker.endpoint, _TYPER_COMPLETE_ARGS="rmqlite topic show or")
-    assert done.stdout == '_arguments \'*: :(("orders"\n"or|der"))\'\n'
-    done = asked(
+    said = asked_here("zsh", broker.endpoint, _TYPER_COMPLETE_ARGS="rmqlite topic show or")
+    assert said == ['_arguments \'*: :(("orders"', '"or|der"))\'']
+    said = asked_here(
         "fish",
         broker.endpoint,
         _TYPER_COMPLETE_ARGS="rmqlite schedule list --level 10",
         _TYPER_COMPLETE_FISH_ACTION="get-args",
     )
-    assert done.stdout.splitlines() == ["10s\tlevel 2", "10m\tlevel 3"]
+    assert said == ["10s\tlevel 2", "10m\tlevel 3"]
 
 
 @pytest.mark.parametrize("endpoint", ["127.0.0.1:1", "!!::", "", "no.such.host.invalid:3"])
@@ -169,6 +168,8 @@ def test_a_broker_that_refuses_is_silence(broker: FakeBroker) -> None:
     assert in_bash(broker.endpoint, "retry", "list", "") == [""]
 
 
+BY_NAME = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+"""The script is for the shell that is named, not for the one that the tests were started from."""
 SHELLS = {
     "bash": ["bash", "--noprofile", "--norc", "-n"],
     "zsh": ["zsh", "-f", "-n"],
@@ -179,11 +180,7 @@ SHELLS = {
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_script_for_a_shell_is_one_that_it_reads(shell: str, tmp_path: Path) -> None:
     """It is typer's; what is ours is that the commands' own words do not break it."""
-    env = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    command = [sys.executable, "-c", "from rmqlite.cli.main import app; app(prog_name='rmqlite')"]
-    done = subprocess.run(
-        [*command, "--show-completion", shell], env=env, capture_output=True, text=True
-    )
+    done = run_command("--show-completion", shell, env=BY_NAME)
     assert "_RMQLITE_COMPLETE=complete_" in done.stdout
     if not shutil.which(shell):
         pytest.skip(f"there is no {shell} here")
@@ -200,11 +197,7 @@ def installed(tmp_path: Path) -> Path:
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{AS_INSTALLED}" "$@"\n')
     command.chmod(0o755)
     for shell in ("bash", "fish"):
-        env = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-        done = subprocess.run(
-            [command, "--show-completion", shell], env=env, capture_output=True, text=True
-        )
-        (tmp_path / shell).write_text(done.stdout)
+        (tmp_path / shell).write_text(run_command("--show-completion", shell, env=BY_NAME).stdout)
     return tmp_path
 
 

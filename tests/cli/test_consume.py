@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 from rmqlite.kernel.requests.groups import Subscription
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.message import Message
 from tests.cli.conftest import Run
+from tests.support.command_processes import started_command
 from tests.support.fake_broker import FakeBroker
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\nforged line\u202e".encode()
@@ -140,16 +140,15 @@ def test_a_signal_ends_it_in_order_even_when_it_comes_twice(tmp_path: Path) -> N
     broker = FakeBroker(tmp_path)
     broker.start()
     broker.add(Message("orders", b"a"))
-    command = [sys.executable, "-m", "rmqlite", "consume", "orders", "--group", "g"]
-    process = subprocess.Popen(
-        [*command, "--json", "--endpoint", broker.endpoint], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    with process:
-        assert bodies_of(process.stdout.readline()) == ["a"]
+    reading, writing = os.pipe()
+    words = ("consume", "orders", "--group", "g", "--json", "--endpoint", broker.endpoint)
+    process = started_command(*words, stdout=writing)
+    os.close(writing)
+    with os.fdopen(reading) as output:
+        assert bodies_of(output.readline()) == ["a"]
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
-        assert process.stdout.read() == ""
-    assert process.returncode == 130
+        assert output.read() == ""
+    assert process.wait() == 130
     assert broker.committed[Queue("orders", 0)] == 1
     broker.stop()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -20,7 +18,8 @@ from rmqlite.features.dead_letters.requests import (
 )
 from rmqlite.kernel.words.clock import local_text
 from tests.cli.conftest import Run
-from tests.support.fake_broker import WAIT_S, FakeBroker
+from tests.support.command_processes import run_command
+from tests.support.fake_broker import FakeBroker
 from tests.support.fake_dead_letters import HOSTILE, NOW_MS, has_letters, record
 
 OLDEST_MS, NEWEST_MS = NOW_MS - 80_000_000, NOW_MS - 60_000
@@ -341,14 +340,8 @@ def test_raw_is_refused_on_a_terminal(broker: FakeBroker) -> None:
     has_letters(broker, record(0, HOSTILE.encode()))
     ours, theirs = pty.openpty()
     try:
-        ran = subprocess.run(
-            [sys.executable, "-m", "rmqlite", "dlq", "peek", "billing:0:0", "--raw"],
-            env=os.environ | {"RMQLITE_ENDPOINT": broker.endpoint},
-            stdout=theirs,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=WAIT_S,
-        )
+        env = {"RMQLITE_ENDPOINT": broker.endpoint}
+        ran = run_command("dlq", "peek", "billing:0:0", "--raw", stdout=theirs, env=env)
     finally:
         os.close(ours)
         os.close(theirs)

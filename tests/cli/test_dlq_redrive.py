@@ -7,8 +7,6 @@ import json
 import os
 import pty
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,7 +29,8 @@ from rmqlite.features.redrive.requests import (
 from rmqlite.kernel.requests.broker import LevelsInForce
 from rmqlite.kernel.words.errors import GroupUnknown
 from tests.cli.conftest import Run
-from tests.support.fake_broker import WAIT_S, FakeBroker
+from tests.support.command_processes import Command, started_command
+from tests.support.fake_broker import FakeBroker
 from tests.support.fake_dead_letters import HOSTILE, NOW_MS
 from tests.support.terminals import all_shown
 
@@ -297,20 +296,14 @@ def test_a_purge_that_is_not_clear_moves_nothing(
 @contextmanager
 def on_terminal(
     broker: FakeBroker, answer: bytes, *args: str
-) -> Iterator[tuple[subprocess.Popen[str], Callable[[], str]]]:
+) -> Iterator[tuple[Command, Callable[[], str]]]:
     """A process whose standard input and error are one terminal, and what that has shown."""
     ours, theirs = pty.openpty()
     try:
         os.write(ours, answer)
-        with subprocess.Popen(
-            [sys.executable, "-m", "rmqlite", "dlq", *args],
-            env=os.environ | {"RMQLITE_ENDPOINT": broker.endpoint, "COLUMNS": "80"},
-            stdin=theirs,
-            stdout=subprocess.PIPE,
-            stderr=theirs,
-            text=True,
-        ) as process:
-            yield process, lambda: all_shown(ours)
+        env = {"RMQLITE_ENDPOINT": broker.endpoint, "COLUMNS": "80"}
+        command = started_command("dlq", *args, stdin=theirs, stderr=theirs, env=env)
+        yield command, lambda: all_shown(ours)
     finally:
         os.close(ours)
         os.close(theirs)
@@ -318,8 +311,8 @@ def on_terminal(
 
 def asked_on_terminal(broker: FakeBroker, answer: bytes, *args: str) -> tuple[int, str, str]:
     with on_terminal(broker, answer, *args) as (process, shown):
-        output, _ = process.communicate(timeout=WAIT_S)
-        return process.returncode, output, shown()
+        output, _ = process.communicate()
+        return process.wait(), output, shown()
 
 
 def test_a_redrive_is_previewed_and_asked_about(broker: FakeBroker) -> None:
@@ -377,7 +370,7 @@ def test_an_interrupted_follower_leaves_the_job_running(broker: FakeBroker) -> N
     with on_terminal(broker, b"", "redrive", "billing", "--yes") as (process, shown):
         broker.until(lambda: len(broker.asked["GetRedriveJob"]) > 1)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=WAIT_S)
+        process.communicate()
         said = shown()
     assert process.returncode == 130
     assert "job r1 continues in the broker:" in said

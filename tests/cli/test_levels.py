@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -23,7 +22,8 @@ from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.levels import parse_levels
 from tests.cli.conftest import Run
-from tests.support.fake_broker import STATUS, WAIT_S, FakeBroker
+from tests.support.command_processes import run_command
+from tests.support.fake_broker import STATUS, FakeBroker
 from tests.support.terminals import all_shown
 
 DUE_MS = 1_700_000_100_500
@@ -60,14 +60,8 @@ def answering(broker: FakeBroker, typed: bytes, *args: str) -> subprocess.Comple
     keyboard, terminal = os.openpty()
     try:
         os.write(keyboard, typed)
-        result = subprocess.run(
-            [sys.executable, "-m", "rmqlite", *args, "--endpoint", broker.endpoint],
-            stdin=terminal,
-            stdout=subprocess.PIPE,
-            stderr=terminal,
-            text=True,
-            timeout=WAIT_S,
-        )
+        words = (*args, "--endpoint", broker.endpoint)
+        result = run_command(*words, stdin=terminal, stderr=terminal)
         result.stderr = all_shown(keyboard).replace("\r\n", "\n")
         return result
     finally:

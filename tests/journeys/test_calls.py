@@ -183,6 +183,7 @@ def test_what_is_no_request_is_refused_in_silence(start_broker: StartBroker) -> 
     assert log.read_text() == before
 
 
+@pytest.mark.long
 def test_a_sync_that_fails_in_a_cancel_ends_the_broker(
     start_broker: StartBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

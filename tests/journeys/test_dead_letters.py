@@ -37,7 +37,7 @@ from tests.support.dead_letters import (
 from tests.support.eventually import eventually
 from tests.support.looking import untouched
 
-MANY = 6_000
+MANY = 3_000
 MANY_IN_A_LONG_RUN = 100_000
 SOME = 2_000
 HOUR_MS = 3_600_000

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from itertools import pairwise
 
 from rmqlite.client import (
@@ -22,6 +20,7 @@ from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.message import DELIVERY_ATTEMPTS, FAILURE_REASON, StoredMessage
 from tests.support.broker_processes import StartBroker
+from tests.support.command_processes import run_command
 from tests.support.eventually import eventually
 
 SLACK_MS = 1_000_000
@@ -135,9 +134,9 @@ def test_a_group_that_may_not_consume_waits_until_it_may(start_broker: StartBrok
         return CONSUME_SUCCESS
 
     def group_set(*options: str) -> str:
-        command = [sys.executable, "-m", "rmqlite", "group", "set", "shop", *options]
-        command += ["--endpoint", broker.endpoint]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        done = run_command("group", "set", "shop", *options, "--endpoint", broker.endpoint)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     with Producer(broker.endpoint, "makers") as producer:
         producer.send(Message("orders", b"first"))

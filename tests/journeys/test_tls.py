@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +14,7 @@ from rmqlite.kernel.words.errors import InvalidValue, Refused, Unavailable
 from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.certificates import YEAR_MS, keys_of, made, trusting
+from tests.support.command_processes import run_command
 
 
 def started(folder: Path, keys: dict[str, str]) -> BrokerProcess:
@@ -134,8 +133,7 @@ def test_a_command_says_in_one_line_why_it_does_not_believe_the_broker(tmp_path:
     """gRPC's own log says nothing, at the command and at the broker."""
     keys = made(tmp_path / "keys")
     with started(tmp_path / "broker", keys_of(keys)) as broker:
-        command = [sys.executable, "-m", "rmqlite", "status", "-e", endpoint_of(broker)]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = run_command("status", "-e", endpoint_of(broker))
         log = (broker.folder / "broker.log").read_text()
     assert done.returncode == 3
     assert done.stdout == ""

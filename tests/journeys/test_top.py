@@ -8,8 +8,6 @@ import pty
 import select
 import signal
 import struct
-import subprocess
-import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from rmqlite.client import AdminClient, Producer
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.message import Message
 from tests.support.broker_processes import StartBroker
+from tests.support.command_processes import Command, started_command
 from tests.support.eventually import WAIT_S
 
 LOCAL_MODES = 3
@@ -27,7 +26,7 @@ LINES_AND_ECHO = termios.ICANON | termios.ECHO
 class Terminal:
     """A process on a terminal of 80 by 24: what it draws, and keys for it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], fd: int, path: str) -> None:
+    def __init__(self, process: Command, fd: int, path: str) -> None:
         self.process = process
         self.drawn = b""
         self.path = path
@@ -54,7 +53,7 @@ class Terminal:
         """Its exit code, once it has ended."""
         while self._read():
             pass
-        return self.process.wait(WAIT_S)
+        return self.process.wait()
 
     def _read(self) -> bool:
         """False at the end of the process."""
@@ -73,17 +72,15 @@ class Terminal:
 def top(endpoint: str, **env: str) -> Iterator[Terminal]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    command = [sys.executable, "-m", "rmqlite", "top", "-e", endpoint, "-i", "1s"]
-    environment = os.environ | {"TERM": "xterm-256color"} | env
-    process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, close_fds=True
-    )
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    command = ("top", "-e", endpoint, "-i", "1s")
+    process = started_command(*command, **streams, env={"TERM": "xterm-256color"} | env)
     terminal = Terminal(process, ours, os.ttyname(theirs))
     os.close(theirs)
     try:
         yield terminal
     finally:
-        process.kill()
+        process.send_signal(signal.SIGKILL)
         process.wait()
         terminal.vanish()
 
@@ -124,7 +121,7 @@ def test_top_gives_the_terminal_back_when_it_is_terminated(start_broker: StartBr
     broker = start_broker()
     with top(broker.endpoint) as terminal:
         terminal.until("● well")
-        terminal.process.terminate()
+        terminal.process.send_signal(signal.SIGTERM)
         assert terminal.end() == 0
         assert b"\x1b[?1049l" in terminal.drawn
 
@@ -135,7 +132,7 @@ def test_top_ends_when_its_terminal_vanishes(start_broker: StartBroker) -> None:
     with top(broker.endpoint) as terminal:
         terminal.until("● well")
         terminal.vanish()
-        assert terminal.process.wait(WAIT_S) == -signal.SIGHUP
+        assert terminal.process.wait() == -signal.SIGHUP
 
 
 def test_sigterm_ends_top_also_if_the_terminal_takes_no_output(start_broker: StartBroker) -> None:
@@ -147,8 +144,8 @@ def test_sigterm_ends_top_also_if_the_terminal_takes_no_output(start_broker: Sta
         try:
             assert not termios.tcgetattr(theirs)[LOCAL_MODES] & LINES_AND_ECHO
             termios.tcflow(theirs, termios.TCOOFF)
-            terminal.process.terminate()
-            assert terminal.process.wait(WAIT_S) == -signal.SIGTERM
+            terminal.process.send_signal(signal.SIGTERM)
+            assert terminal.process.wait() == -signal.SIGTERM
             assert termios.tcgetattr(theirs)[LOCAL_MODES] & LINES_AND_ECHO == LINES_AND_ECHO
         finally:
             os.close(theirs)

@@ -18,6 +18,7 @@ from rmqlite.kernel.words.errors import Refused, RmqliteError, Unavailable
 from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.certificates import keys_of, made, trusting
+from tests.support.command_processes import run_command
 
 PORTS = ("grpcPort", "listenPort", "webPort", "metricsPort")
 
@@ -132,12 +133,7 @@ def test_a_command_says_it_in_one_line(places: dict[str, str], command: str) -> 
     """Whichever the command and the mistake; the exit code says whether waiting may help."""
     for scheme, port, sentence in COMMANDS[command]:
         endpoint = f"{scheme}127.0.0.1:{places[port]}"
-        ran = subprocess.run(
-            [sys.executable, "-m", "rmqlite", *command.split(), "--endpoint", endpoint],
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+        ran = run_command(*command.split(), "--endpoint", endpoint)
         assert (ran.stdout, ran.stderr.count("\n")) == ("", 1)
         assert sentence in ran.stderr
         assert ran.returncode == (3 if port == "nobody" else 1)

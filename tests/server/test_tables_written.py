@@ -151,7 +151,7 @@ def test_a_file_that_cannot_be_written_is_written_later(
     assert "a" in tables.decode(table.read_bytes())["topicConfigTable"]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.seeds(1, 3)
 def test_no_kill_leaves_a_message_without_its_topic(seed: int) -> None:
     """A SIGKILL keeps what was written: once, the record of a retry and a table without its topic.
 
@@ -183,7 +183,7 @@ def test_no_kill_leaves_a_message_without_its_topic(seed: int) -> None:
     assert kills
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.seeds(1, 4)
 def test_no_crash_leaves_a_message_without_its_topic(seed: int) -> None:
     """The tables of a sync are on disk before its records are."""
     random, promised, crashes = Random(seed), set[str](), 0

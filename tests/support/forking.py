@@ -1,7 +1,9 @@
-"""Programs that fork while they have clients: python -m tests.support.forking SCENE ENDPOINT
+"""Programs that fork while they have clients.
 
-Each prints what went wrong, and ends with 0 if nothing did.  A program of its own forks, because
-the process of the tests has threads and gRPC of other tests.
+    python -m tests.support.forking [SCENE ENDPOINT]...
+
+Each prints what went wrong; if something did, FAILED and its name is said.  They run one after the
+other, each in a process of its own, because that of the tests has threads and gRPC of other tests.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ NEVER_MS = 3_600_000
 
 CRASHES = (signal.SIGABRT, signal.SIGSEGV)
 CRASHED = "a child crashed with signal"
+FAILED = "failed:"
 
 
 def forked(child: Callable[[], None]) -> int:
@@ -336,5 +339,17 @@ SCENES = {
     )
 }
 
+
+def main() -> None:
+    """Nothing of gRPC has begun here: each scene begins as a new program does."""
+    for scene, endpoint in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
+        process_id = os.fork()
+        if not process_id:
+            SCENES[scene](endpoint)
+            return
+        if os.waitpid(process_id, 0)[1]:
+            print(FAILED, scene, file=sys.stderr, flush=True)
+
+
 if __name__ == "__main__":
-    SCENES[sys.argv[1]](sys.argv[2])
+    main()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import pty
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tests.support.fake_broker import WAIT_S, FakeBroker
+from tests.support.command_processes import run_command
+from tests.support.fake_broker import FakeBroker
 
 
 @contextmanager
@@ -20,15 +19,8 @@ def on_terminal(
     ours, theirs = pty.openpty()
     try:
         os.write(ours, answer)
-        ran = subprocess.run(
-            [sys.executable, "-m", "rmqlite", noun, *args],
-            env=os.environ | {"RMQLITE_ENDPOINT": broker.endpoint, "COLUMNS": "80"},
-            stdin=theirs,
-            stdout=subprocess.PIPE,
-            stderr=theirs,
-            text=True,
-            timeout=WAIT_S,
-        )
+        env = {"RMQLITE_ENDPOINT": broker.endpoint, "COLUMNS": "80"}
+        ran = run_command(noun, *args, stdin=theirs, stderr=theirs, env=env)
         yield ran.returncode, ran.stdout, all_shown(ours)
     finally:
         os.close(ours)

@@ -19,5 +19,13 @@ class Thinned(Protocol):
 
 def part_of(examples: int) -> int:
     """All of the examples that a property test asks for with --long, else a quarter of them."""
-    is_long = settings.default is not None and settings.default.max_examples == LONG_EXAMPLES
-    return examples if is_long else max(GATE_EXAMPLES, examples // GATE_SHARE)
+    return examples if _is_long() else max(GATE_EXAMPLES, examples // GATE_SHARE)
+
+
+def few(examples: int) -> int:
+    """So many for each of many cases that are alike, and as many as of others with --long."""
+    return LONG_EXAMPLES if _is_long() else examples
+
+
+def _is_long() -> bool:
+    return settings.default is not None and settings.default.max_examples == LONG_EXAMPLES

@@ -12,6 +12,8 @@ from rmqlite.kernel.words.visible import printable
 from rmqlite.views.messages import BodyView, body_view, dump, json_lines
 
 MEGABYTES_4 = 4 << 20
+LONG = 1 << 18
+"""Dozens of times what is shown."""
 CHARS_MAX = 4_000
 LINES_MAX = 60
 
@@ -136,12 +138,12 @@ def test_text_may_have_a_few_invisible_characters() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"x" * MEGABYTES_4,
-        b"\xff" * MEGABYTES_4,
-        b'["' + b"\\n" * (MEGABYTES_4 // 2) + b'"]',
-        b"[" + b"1," * (MEGABYTES_4 // 2) + b"1]",
-        b"\n" * MEGABYTES_4,
-        b"\x1b]0;x\x07" * (MEGABYTES_4 // 6),
+        b"x" * LONG,
+        b"\xff" * LONG,
+        b'["' + b"\\n" * (LONG // 2) + b'"]',
+        b"[" + b"1," * (LONG // 2) + b"1]",
+        b"\n" * LONG,
+        b"\x1b]0;x\x07" * (LONG // 6),
     ],
 )
 def test_a_long_body_is_cut_and_says_so(body: bytes) -> None:

@@ -165,8 +165,7 @@ def test_a_long_batch_is_stored_whole_or_not_at_all(tmp_path: Path, where: str) 
     """It is made in steps, but appended at once: the disk fails, and nothing of it is there."""
     files = FaultyFiles()
     broker = large(tmp_path, files=files)
-    # The plain form takes no longer ones.
-    count = 9_000 if compiled.is_on else 5_000
+    count = 5_000
     body = body_of(count)
 
     async def scenario(protocol: ProtocolUnderTest) -> None:

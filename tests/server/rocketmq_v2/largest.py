@@ -121,6 +121,8 @@ def _changes(_: BrokerUnderTest, serial: int) -> service.ChangeInvisibleDuration
     )
 
 
+KINDS: Final = {rpcs.TELEMETRY: 3, rpcs.RECEIVE_MESSAGE: 2}
+"""Of so many kinds are these calls, in turn."""
 REQUESTS: Final[dict[RocketmqRpc[Any, Any], Callable[[BrokerUnderTest, int], Any]]] = {
     rpcs.QUERY_ROUTE: lambda *_: service.QueryRouteRequest(topic=named(WIDE), endpoints=ENDPOINTS),
     rpcs.QUERY_ASSIGNMENT: lambda *_: service.QueryAssignmentRequest(

@@ -29,8 +29,10 @@ from tests.support.rocketmq_v2_client import (
     message,
     served_v2,
 )
+from tests.support.thinned import few
 
 CALLS_MAX = 8
+EXAMPLES = 8
 DEPTH_MAX = 6
 TEXTS = st.one_of(
     st.sampled_from(
@@ -145,7 +147,7 @@ def test_any_request_is_answered(
                     assert "Traceback" not in answer.status.message
         assert len(await v2.sent(message("z"))) == 1
 
-    @settings(suppress_health_check=list(HealthCheck), database=None)
+    @settings(suppress_health_check=list(HealthCheck), database=None, max_examples=few(EXAMPLES))
     @given(st.data())
     def run(data: st.DataObject) -> None:
         calls = data.draw(st.integers(1, CALLS_MAX))

@@ -30,7 +30,7 @@ VALUES: Final = (
 )
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.seeds(1, 3)
 def test_no_request_makes_a_page_fail(seed: int, under_test: BrokerUnderTest) -> None:
     """A stack in the log means a bug; random requests find such bugs."""
     dice = random.Random(seed)
