@@ -87,11 +87,22 @@ class First(NamedTuple):
 class FirstMessages:
     """Finds the messages that have the unique ids of one call."""
 
-    def __init__(self, store: MessageStore, asked: Sequence[Asked], since_ms: int) -> None:
-        """since_ms: of those that do not wait only these and newer ones count."""
+    def __init__(
+        self,
+        store: MessageStore,
+        asked: Sequence[Asked],
+        since_ms: int,
+        *,
+        waiting_since_ms: int = 0,
+    ) -> None:
+        """since_ms: of those that do not wait only these and newer ones count.
+
+        waiting_since_ms: no message waits that was stored earlier; every index file takes time.
+        """
         self._store = store
         self._asked = asked
         self._since_ms = since_ms
+        self._waiting_since_ms = min(since_ms, waiting_since_ms)
         self._suffixes = [Suffix.of(each.unique_id) for each in asked]
         by_topic: dict[str, list[int]] = {}
         for position, each in enumerate(asked):
@@ -165,7 +176,7 @@ class FirstMessages:
 
         For many ids, nearly all of them new, it takes a fifth of the time of one search for each.
         """
-        since_ms = 0 if place in WAIT_TOPICS else self._since_ms
+        since_ms = self._waiting_since_ms if place in WAIT_TOPICS else self._since_ms
         keys = [self._suffixes[position] for position in self._places[place]]
         return self._store.index.find_any(place, keys, since_ms, min_offset)
 

@@ -1,7 +1,7 @@
 """Many messages in one call, each with its own outcome: accepted, duplicate or refused.
 
-A message is a duplicate if its topic has a message with the same id.  A call that names a job
-adds to the job's sums; the record of a call has the job's sums so far (journal.py).
+The message id is the unique id (first_messages.py), so a call may be repeated.  A call that names a
+job adds to the job's sums; the record of a call has the job's sums so far (job_journal.py).
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.tables import Tree
+from rmqlite.kernel.words.limits import INT64_MAX
 from rmqlite.kernel.words.names import BULK_JOBS_TOPIC, check_sendable
 
 _TEXT_CHARS_MAX: Final = 300
@@ -171,10 +172,10 @@ class Bulk:
     def _call(
         self, request: BulkRequest, queue_of: QueueOf, sender: Sender, now_ms: int
     ) -> Steps[BulkCall]:
-        """The records to append; a large call takes three steps.
+        """The records to append, in steps.
 
         now_ms: not later than the store timestamp of the records, so that none is due early.
-        Raises InvalidValue, MessageTooLarge, StoreUnavailable.
+        Raises InvalidValue, MessageTooLarge, StoreUnavailable, Overloaded.
         """
         check_call(request, self._config)
         since_ms = now_ms - self._config.dedup_hours * HOUR_MS
@@ -189,7 +190,9 @@ class Bulk:
             fitting = [row for row in rows if row.position in made] if too_long else rows
             asked = [Asked(row.topic, row.message_id, row.message_id) for row in fitting]
             end = self._store.end
-            looking = FirstMessages(self._store, asked, since_ms)
+            looking = FirstMessages(
+                self._store, asked, since_ms, waiting_since_ms=self._waiting_since_ms()
+            )
             firsts = yield from looking.first_messages()
             choice = choice_of(asked, firsts, looking)
             if len(rows) > ROWS_STEP:
@@ -213,6 +216,13 @@ class Bulk:
         )
         # The job's record first: then it survives a crash that tears the append.
         return BulkCall([self.jobs.record(job, len(records)), *records], answer, job)
+
+    def _waiting_since_ms(self) -> int:
+        """When the oldest of all messages that wait was stored; INT64_MAX if none does."""
+        oldest = self._parts.wait_queues.oldest_pending()
+        if oldest is None:
+            return INT64_MAX
+        return self._store.store_timestamp_ms(oldest[1].physical_offset) or 0
 
 
 def _short(refusal: Refusal) -> Refusal:

@@ -246,7 +246,7 @@ class Judge:
                 if each.dead_letter
             ]
         asked = [Asked(topic, message_id, message_id) for topic, message_id in topics]
-        looking = FirstMessages(self._broker.store, asked, since_ms)
+        looking = FirstMessages(self._broker.store, asked, since_ms, waiting_since_ms=since_ms)
         ids = {
             asked[at].message_id
             for part in looking.newest_records()
