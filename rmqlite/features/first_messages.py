@@ -103,10 +103,10 @@ class FirstMessages:
         self._asked = asked
         self._since_ms = since_ms
         self._waiting_since_ms = min(since_ms, waiting_since_ms)
-        self._suffixes = [Suffix.of(each.unique_id) for each in asked]
+        self._suffixes = [Suffix.of(unique_id) for _, unique_id, _, _ in asked]
         by_topic: dict[str, list[int]] = {}
-        for position, each in enumerate(asked):
-            by_topic.setdefault(each.topic, []).append(position)
+        for position, (topic, _, _, _) in enumerate(asked):
+            by_topic.setdefault(topic, []).append(position)
         waiting = dict.fromkeys(WAIT_TOPICS, range(len(asked)))
         self._places: dict[str, Sequence[int]] = {**by_topic, **waiting}
 
@@ -177,7 +177,9 @@ class FirstMessages:
         For many ids, nearly all of them new, it takes a fifth of the time of one search for each.
         """
         since_ms = self._waiting_since_ms if place in WAIT_TOPICS else self._since_ms
-        keys = [self._suffixes[position] for position in self._places[place]]
+        positions, keys = self._places[place], self._suffixes
+        if len(positions) < len(keys):
+            keys = [keys[position] for position in positions]
         return self._store.index.find_any(place, keys, since_ms, min_offset)
 
     def _offsets(self) -> dict[int, Iterator[int]]:
@@ -246,8 +248,10 @@ def choice_of(
     for position, each in enumerate(asked):
         if each is None:
             plain += 1
-        elif each.replaces or each.name not in best:
-            best[each.name] = position
+            continue
+        topic, unique_id, _, replaces = each  # a third of the time of attributes
+        if replaces or (topic, unique_id) not in best:
+            best[topic, unique_id] = position
     if not firsts and len(best) + plain == len(asked):
         return Choice(range(len(asked)), {}, {})
     stored: list[int] = []

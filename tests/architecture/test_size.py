@@ -25,7 +25,7 @@ class Size(NamedTuple):
 SIZES: Final = {
     "kernel": Size(22_643, 112),
     # first_messages.py: unique ids and bulk calls have one rule.
-    "features": Size(747, 8),
+    "features": Size(751, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),
     # Who is the master, decided by etcd or the archive.
