@@ -1,6 +1,6 @@
 """Schedule very many messages: several calls in flight, and an outcome for every message.
 
-Every message has an id, and within dedupWindow the broker stores an id once per topic.  So a
+Every message has an id, which is its unique id: the broker stores it once per topic.  So a
 call without an answer is repeated, and a whole run may be repeated too.  The caller's thread owns
 everything; gRPC's threads only deliver answers.
 """

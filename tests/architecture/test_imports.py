@@ -50,7 +50,7 @@ MAY_IMPORT = {
     # The broker that the command starts, with another clock; nobody imports it.
     "testing": {"testing", "cli", "client", "kernel"},
 }
-OF_ALL_FEATURES = ("rows", "native", "cursors", "failure_kinds", "job_journal", "sent_before")
+OF_ALL_FEATURES = ("rows", "native", "cursors", "failure_kinds", "job_journal", "first_messages")
 """What several features declare their calls, pages and jobs with."""
 KERNEL_FLOORS = (
     *("compiled", "words", "config", "requests", "records", "store"),

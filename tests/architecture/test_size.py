@@ -24,12 +24,12 @@ class Size(NamedTuple):
 
 SIZES: Final = {
     "kernel": Size(22_473, 111),
-    "features": Size(526, 8),
+    "features": Size(753, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),
     # Who is the master, decided by etcd or the archive.
     "features.authority": Size(742, 8),
-    "features.bulk": Size(832, 7),
+    "features.bulk": Size(821, 7),
     "features.changes": Size(1_128, 7),
     "features.cluster": Size(652, 5),
     "features.dead_letters": Size(1_982, 12),
@@ -47,12 +47,12 @@ SIZES: Final = {
     "features.raw_log": Size(380, 5),
     # From leases, which need not know it.
     "features.request_modes": Size(254, 5),
-    "features.redrive": Size(2_344, 11),
+    "features.redrive": Size(2_351, 11),
     "features.simple_consumer": Size(236, 3),  # SimpleConsumer
     "features.sql": Size(826, 6),
     "features.standby": Size(1_677, 12),
     "features.transactions": Size(759, 7),
-    "features.unique_ids": Size(485, 4),
+    "features.unique_ids": Size(268, 3),
     "cli": Size(12_082, 59),
     "celery": Size(768, 6),
     "client": Size(6_433, 28),

@@ -1,18 +1,17 @@
 """Many messages in one call, each with its own outcome: accepted, duplicate or refused.
 
-A message is a duplicate if its topic has a message with the same id.  A call that names a job
-adds to the job's sums; the record of a call has the job's sums so far (journal.py).
+The message id is the unique id (first_messages.py), so a call may be repeated.  A call that names a
+job adds to the job's sums; the record of a call has the job's sums so far (job_journal.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
 from rmqlite.features.bulk.bulk_rows import (
-    BulkRow,
     QueueOf,
     Sender,
     Waits,
@@ -29,8 +28,8 @@ from rmqlite.features.bulk.requests import (
     RefusedAt,
 )
 from rmqlite.features.bulk.table_shapes import TABLE, BulkCallBody, BulkJobsTable
+from rmqlite.features.first_messages import HOUR_MS, Asked, FirstMessages, choice_of
 from rmqlite.features.job_journal import Journal, job_record
-from rmqlite.features.sent_before import SentBefore
 from rmqlite.kernel import Steps
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
@@ -40,9 +39,9 @@ from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.tables import Tree
+from rmqlite.kernel.words.limits import INT64_MAX
 from rmqlite.kernel.words.names import BULK_JOBS_TOPIC, check_sendable
 
-HOUR_MS: Final = 3_600_000
 _TEXT_CHARS_MAX: Final = 300
 ROWS_STEP: Final = 100
 """A call with more messages makes its records in a step of 10 ms, and appends in the next."""
@@ -173,10 +172,10 @@ class Bulk:
     def _call(
         self, request: BulkRequest, queue_of: QueueOf, sender: Sender, now_ms: int
     ) -> Steps[BulkCall]:
-        """The records to append; a large call takes three steps.
+        """The records to append, in steps.
 
         now_ms: not later than the store timestamp of the records, so that none is due early.
-        Raises InvalidValue, MessageTooLarge, StoreUnavailable.
+        Raises InvalidValue, MessageTooLarge, StoreUnavailable, Overloaded.
         """
         check_call(request, self._config)
         since_ms = now_ms - self._config.dedup_hours * HOUR_MS
@@ -189,21 +188,22 @@ class Bulk:
                 yield
             # Only after the refusals: a refused message makes no later one a duplicate.
             fitting = [row for row in rows if row.position in made] if too_long else rows
-            names = [(row.topic, row.message_id) for row in fitting]
-            before = SentBefore(self._store, names, since_ms)
-            sent, end = before.positions(), self._store.end
+            asked = [Asked(row.topic, row.message_id, row.message_id) for row in fitting]
+            end = self._store.end
+            looking = FirstMessages(
+                self._store, asked, since_ms, waiting_since_ms=self._waiting_since_ms()
+            )
+            firsts = yield from looking.first_messages()
+            choice = choice_of(asked, firsts, looking)
             if len(rows) > ROWS_STEP:
                 yield
-            if self._store.end != end:
-                # Other calls have appended meanwhile.
-                sent |= before.positions(end)
-            if self._store.levels.current is table:
+            if self._store.levels.current is table and not looking.has_newer(end):
                 break
         refused |= too_long
-        fresh, duplicates = without_duplicates(fitting, sent)
-        records = [made[row.position] for row in fresh]
+        records = [made[fitting[at].position] for at in choice.stored]
+        duplicates = tuple([fitting[at].position for at in choice.instead])
         at = tuple([RefusedAt(position, refused[position]) for position in sorted(refused)])
-        answer = BulkAnswer(len(records), tuple(duplicates), at)
+        answer = BulkAnswer(len(records), duplicates, at)
         if not request.job_id:
             return BulkCall(records, answer, None)
         self._topics.ensure(BULK_JOBS_TOPIC, 1)
@@ -217,23 +217,12 @@ class Bulk:
         # The job's record first: then it survives a crash that tears the append.
         return BulkCall([self.jobs.record(job, len(records)), *records], answer, job)
 
-
-def without_duplicates(rows: Sequence[BulkRow], sent: Set[int]) -> tuple[list[BulkRow], list[int]]:
-    """The rows without duplicates, and the positions of the duplicates.
-
-    sent: indices of the rows that were sent in earlier calls.
-    """
-    fresh: list[BulkRow] = []
-    duplicates: list[int] = []
-    seen: set[tuple[str, str]] = set()
-    for at, row in enumerate(rows):
-        name = (row.topic, row.message_id)
-        if name in seen or at in sent:
-            duplicates.append(row.position)
-        else:
-            seen.add(name)
-            fresh.append(row)
-    return fresh, duplicates
+    def _waiting_since_ms(self) -> int:
+        """When the oldest of all messages that wait was stored; INT64_MAX if none does."""
+        oldest = self._parts.wait_queues.oldest_pending()
+        if oldest is None:
+            return INT64_MAX
+        return self._store.store_timestamp_ms(oldest[1].physical_offset) or 0
 
 
 def _short(refusal: Refusal) -> Refusal:

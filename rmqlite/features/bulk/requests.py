@@ -1,8 +1,8 @@
 """A bulk sender's requests and their answers: plain values, in columns.
 
 A call carries many messages, column by column: that costs a third of one value per message.
-Every message has its own outcome.  A message with the topic and the message id of an earlier
-one is a duplicate, not a second message.  Times are milliseconds since 1970.
+Every message has its own outcome.  Its message id is its unique id: a second one of its topic is
+a duplicate and is not stored.  Times are milliseconds since 1970.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 from rmqlite.features.dead_letters.reading import SeenWhole, check_filter, fits
 from rmqlite.features.dead_letters.redriven import Redriven
 from rmqlite.features.dead_letters.requests import EVERY_DEAD_LETTER
+from rmqlite.features.first_messages import Asked, FirstMessages
 from rmqlite.features.redrive.jobs import JobProgress, OutcomeRun, message_id_of
 from rmqlite.features.redrive.requests import DeadLetterOutcome, RedriveOutcome, RedriveSpec
-from rmqlite.features.sent_before import SentBefore
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, UNREADABLE, topic_ahead
@@ -238,14 +238,21 @@ class Judge:
             each.dead_letter.head.store_timestamp_ms for each in fresh if each.dead_letter
         )
         # An older dlq import has sent it to the original topic, whatever this job's topic is.
-        names = [(each.topic, each.message_id) for each in fresh]
+        topics = [(each.topic, each.message_id) for each in fresh]
         if is_known:
-            names += [
+            topics += [
                 (origin_of(each.dead_letter.head), each.message_id)
                 for each in fresh
                 if each.dead_letter
             ]
-        ids = {names[at][1] for at in SentBefore(self._broker.store, names, since_ms).positions()}
+        asked = [Asked(topic, message_id, message_id) for topic, message_id in topics]
+        looking = FirstMessages(self._broker.store, asked, since_ms, waiting_since_ms=since_ms)
+        ids = {
+            asked[at].message_id
+            for part in looking.newest_records()
+            for at, head in part
+            if head.store_timestamp_ms >= since_ms
+        }
         return [
             each._replace(
                 outcome=RedriveOutcome.ALREADY, why=NO_JOB, dead_letter=None, properties=_NOTHING

@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from rmqlite.features.unique_ids.first_messages import Asked, First, FirstMessages
+from rmqlite.features.first_messages import (
+    HOUR_MS,
+    Asked,
+    Choice,
+    First,
+    FirstMessages,
+    choice_of,
+)
 from rmqlite.kernel import Steps
 from rmqlite.kernel.admission import check_sent_properties, is_half
 from rmqlite.kernel.broker import Broker
@@ -40,7 +47,6 @@ from rmqlite.kernel.words.message import (
 from rmqlite.kernel.words.names import group_of
 from rmqlite.kernel.words.property_string import PropertyString, check_unique_id
 
-HOUR_MS: Final = 3_600_000
 IDS_MAX: Final = 1_000
 """The unique ids of one call: they are looked for once more in the step of its append."""
 _UNIQUE_ID: Final = property_marker(UNIQUE_ID)
@@ -57,19 +63,6 @@ class OncePlace(NamedTuple):
     is_timer: bool
     queue_id: int
     message_id: str
-
-
-class Choice(NamedTuple):
-    """What becomes of the messages of a call, by position.
-
-    stored: those that are appended, in their order.  instead: of those that are not, the message
-    that has their id: in the log, or the position of another one of the call.  replaced: what some
-    of the stored ones complete.
-    """
-
-    stored: list[int]
-    instead: dict[int, First | int]
-    replaced: dict[int, First]
 
 
 class StoringOnce:
@@ -103,8 +96,7 @@ class StoringOnce:
                 raise MessageTooLarge("unique_id", f"{len(names)} of them", rule)
             looking = FirstMessages(self._store, names, self._clock.now_ms() - self._window_ms)
             firsts = yield from looking.first_messages()
-            by_name = dict(zip([each.name for each in names], firsts, strict=True))
-            choice = _choice(asked, by_name, looking)
+            choice = choice_of(asked, firsts, looking)
             if work >= STEP_MESSAGES:
                 yield
             if self._store.levels.current is table and not looking.has_newer(end):
@@ -180,40 +172,6 @@ class StoringOnce:
             instead.queue_id,
             instead.message_id,
         )
-
-
-def _choice(
-    asked: Sequence[Asked | None],
-    firsts: dict[tuple[str, str], First | None],
-    looking: FirstMessages,
-) -> Choice:
-    """Of messages of one call with one id the last one that replaces counts, else the first."""
-    best: dict[tuple[str, str], int] = {}
-    for position, each in enumerate(asked):
-        if each is not None and (each.name not in best or each.replaces):
-            best[each.name] = position
-    choice = Choice([], {}, {})
-    for position, each in enumerate(asked):
-        first = None
-        if each is not None:
-            first, mine = firsts[each.name], best[each.name]
-            if mine != position:
-                choice.instead[position] = mine
-                continue
-            if first is not None and not _may_replace(each, first, looking):
-                choice.instead[position] = first
-                continue
-        choice.stored.append(position)
-        if first is not None:
-            choice.replaced[position] = first
-    return choice
-
-
-def _may_replace(asked: Asked, first: First, looking: FirstMessages) -> bool:
-    if not asked.replaces or first.place is None or first.message_id == asked.message_id:
-        return False
-    # A producer that has missed its answer sends again what another message has replaced since.
-    return not asked.message_id or not looking.was_stored(asked)
 
 
 def _check_half(call: DraftCall) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from rmqlite.features.bulk.bulk import HOUR_MS, Bulk
+from rmqlite.features.bulk.bulk import Bulk
 from rmqlite.features.bulk.requests import BulkMatch, BulkRequest, Refusal
 from rmqlite.features.bulk.table_shapes import TABLE
 from rmqlite.features.changes.changes import Changes
 from rmqlite.features.changes.pending import Pending
 from rmqlite.features.changes.requests import ChangeByIds
+from rmqlite.features.first_messages import HOUR_MS
 from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.errors import (

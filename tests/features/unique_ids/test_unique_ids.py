@@ -141,8 +141,9 @@ def test_the_window_begins_when_a_message_comes_to_its_topic(make: Make) -> None
     """A message that waits longer than the window counts for as long as it waits."""
     broker = make(dedup_hours=2)
     broker.send(message("a", deliver_after="5h"))
-    for hours, expected in ((4, "id-a"), (1, "id-a"), (1, "id-a"), (1, "id-b"), (1, "id-b")):
-        broker.clock.forward(hours * HOUR_MS)
+    steps_ms = (4 * HOUR_MS, HOUR_MS, 2 * HOUR_MS, 1, 2 * HOUR_MS)
+    for step_ms, expected in zip(steps_ms, ["id-a"] * 3 + ["id-b"] * 2, strict=True):
+        broker.clock.forward(step_ms)
         broker.deliver()
         assert broker.send(message("b"))[0].message_id == expected
         assert broker.send(message("c"))[0].message_id == expected
