@@ -51,7 +51,7 @@ SIZES: Final = {
     "features.unique_ids": Size(485, 4),
     "cli": Size(12_082, 59),
     "celery": Size(768, 6),
-    "client": Size(6_433, 28),
+    "client": Size(6_489, 28),
     "protocols": Size(16_980, 86),
     # metrics.groups
     "rmqlite": Size(190, 4),
