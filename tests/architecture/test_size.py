@@ -55,7 +55,7 @@ SIZES: Final = {
     "features.unique_ids": Size(268, 3),
     "cli": Size(12_082, 59),
     "celery": Size(768, 6),
-    "client": Size(6_433, 28),
+    "client": Size(6_490, 28),
     "protocols": Size(17_001, 86),
     # metrics.groups
     "rmqlite": Size(190, 4),

@@ -5,9 +5,10 @@ signature stands here twice.  A call whose await is cancelled before a thread to
 made; one that a thread has begun is finished there, and its outcome is dropped.
 
 Single sends of many tasks share calls by themselves: while calls are under way, the producer
-gathers what comes.  The limit of messages under way is kept here, because the producer's own
-would block the event loop.  AsyncAdmin has what a service asks; what an operator does now and then
-(levels, bulk jobs, imports, changes of thousands) has the command line and AdminClient.
+gathers what comes.  A send that is alone needs no thread of the producer.  The limit of messages
+under way is kept here, because the producer's own would block the event loop.  AsyncAdmin has what
+a service asks; what an operator does now and then (levels, bulk jobs, imports, changes of
+thousands) has the command line and AdminClient.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 from rmqlite.client.admin_client import AdminClient, DeadLetterAdmin, RedriveAdmin
+from rmqlite.client.batcher import Batcher
 from rmqlite.client.channel import closed_error, waited
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
@@ -262,6 +264,24 @@ class AsyncAdmin(Bridge[AdminClient], AsyncClosing):
         await alone_in_thread(self._client.close)
 
 
+class _BegunProducer(Producer):
+    """A Producer for an event loop, which begins the calls of what it has sent in one turn."""
+
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self._batcher = Batcher(self._start, self._limits, is_begun=True)
+
+    def begin(self) -> None:
+        """Send what send_async() has gathered."""
+        self._batcher.begin()
+
+    def send_begun(self, message: Message) -> Future[SendResult]:
+        """send_async() and begin()."""
+        sent = self.send_async(message)
+        self._batcher.begin()
+        return sent
+
+
 class AsyncProducer(Bridge[Producer], AsyncClosing):
     """A Producer for one event loop; its options are those of Producer.
 
@@ -285,7 +305,7 @@ class AsyncProducer(Bridge[Producer], AsyncClosing):
     ) -> None:
         if in_flight_max < 1:
             raise InvalidValue("in_flight_max", in_flight_max, "1 or more")
-        client = Producer(
+        client = _BegunProducer(
             endpoint,
             group,
             send_timeout_ms=send_timeout_ms,
@@ -298,6 +318,7 @@ class AsyncProducer(Bridge[Producer], AsyncClosing):
             tracing=tracing,
         )
         super().__init__(client, CallThreads(send_timeout_ms))
+        self._begun: Final = client
         self._in_flight_max = in_flight_max
         self.begin_anew()
         follow(self)
@@ -320,9 +341,10 @@ class AsyncProducer(Bridge[Producer], AsyncClosing):
             self._threads.check_open()  # the thread that closes the client may not run yet
             if isinstance(message, Message) and message.delay is not None:
                 # The table of levels may have to be fetched first.
-                sent = await self._threads.run(self._client.send_async, message)
+                sent = await self._threads.run(self._begun.send_begun, message)
             else:
-                sent = self._client.send_async(message)
+                sent = self._begun.send_async(message)
+                loop.call_soon(self._begun.begin)
         except BaseException:
             self._room.release()
             raise
@@ -354,7 +376,7 @@ class AsyncProducer(Bridge[Producer], AsyncClosing):
         outcome: asyncio.Future[SendResult],
         sent: Future[SendResult],
     ) -> None:
-        """On the producer's thread.  A loop that is closed has nobody who waits."""
+        """On a thread of the producer or of gRPC.  A loop that is closed has nobody who waits."""
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(self._arrived, outcome, sent)
 
