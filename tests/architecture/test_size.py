@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_643, 112),
+    "kernel": Size(22_670, 112),
     "features": Size(524, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),
