@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rmqlite.kernel.records.queue_entry import ENTRY, ENTRY_BYTES
 from rmqlite.kernel.records.record import tags_hash
 from rmqlite.kernel.words.errors import StoreUnavailable
+from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, retry_topic
 from tests.support.brokers import BrokerUnderTest
-from tests.support.files import FaultyFiles, ForgetfulFiles
+from tests.support.files import FaultyFiles, ForgetfulFiles, QuickFiles
 from tests.support.made_brokers import Make
 from tests.support.messages import (
     GROUP,
@@ -27,6 +30,7 @@ from tests.support.restarts import (
     Restart,
     clean,
     crash,
+    crash_after_persist,
     scheduled,
 )
 from tests.support.sends import sending
@@ -97,6 +101,8 @@ def test_a_tags_hash_for_a_deliver_time_delivers_nothing_early(
     data = bytearray(path.read_bytes())
     ENTRY.pack_into(data, ENTRY_BYTES, promised.physical_offset, promised.size, code)
     path.write_bytes(data)
+    # As RocketMQ does when it starts.
+    (under_test.config.store_path / "lock").write_bytes(b"lock")
     under_test.open()
     assert scheduled_entry(under_test, 3, 1) == promised
     assert under_test.deliver() == 0
@@ -105,6 +111,37 @@ def test_a_tags_hash_for_a_deliver_time_delivers_nothing_early(
     under_test.clock.forward(1)
     assert under_test.deliver() == 2
     assert bodies(under_test) == ["d", "a", "b", "c"]
+
+
+class CountingFiles(QuickFiles):
+    """Counts the bytes that are read of the levels' queues."""
+
+    count = 0
+
+    def read(self, path: Path, position: int, size: int) -> bytes:
+        self.count += size * (SCHEDULE_TOPIC in path.parts)
+        return super().read(path, position, size)
+
+
+@pytest.mark.parametrize("restart", [clean, crash_after_persist])
+def test_a_start_does_not_read_what_waits(make: Make, restart: Restart) -> None:
+    """Else it would take longer the more waits; a changed table leaves two parts in due order."""
+    files = CountingFiles()
+    broker = make(files=files)
+    for levels in ("2s", "1s"):
+        broker.store.change_levels(parse_levels(levels))
+        broker.send(*[delayed(f"{levels} {number}", 1) for number in range(500)])
+    restart(broker)
+    files.count = 0
+    restart(broker)
+    assert files.count < 100 * ENTRY_BYTES
+    broker.send(delayed("last", 1))
+    broker.clock.forward(1_000)
+    assert broker.deliver() == 501
+    assert bodies(broker) == [*[f"1s {number}" for number in range(500)], "last"]
+    restart(broker)
+    broker.clock.forward(1_000)
+    assert broker.deliver() == 500
 
 
 @pytest.mark.parametrize("restart", WAYS)

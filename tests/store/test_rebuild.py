@@ -230,6 +230,7 @@ def test_a_made_up_deliver_time_is_found_behind_the_persisted_point_too(
     data = bytearray(path.read_bytes())
     ENTRY.pack_into(data, (2 + pending) * ENTRY_BYTES, made_up.physical_offset, made_up.size, code)
     path.write_bytes(data)
+    (under_test.root / "lock").write_bytes(b"lock")
     under_test.open()
     assert under_test.view() == before
 

@@ -237,6 +237,8 @@ class ProgressTable(TableShape):
     queues: dict[StoredName, dict[QueueId, tuple[Offset, Offset]]]
     completed: dict[WaitQueueId, Completed]
     pending: dict[WaitQueueId, dict[str, Offset]] | None = None
+    run_ends: dict[WaitQueueId, list[Offset]] | None = None
+    """Of each level; None: also whether all times are deliver times is still to be found out."""
     tables: dict[str, Offset] = {}
     """The physical offset up to which the file of each logged table said it was true."""
     index: Any = None

@@ -204,14 +204,11 @@ class ConsumeQueue:
 
     def first_with(self, physical_offset: int) -> int:
         """The first queue offset whose record begins there or later; max_offset if none."""
-        low, high = self.min_offset, self.max_offset
-        while low < high:
-            middle = (low + high) // 2
-            if self._read(middle, 1)[0].physical_offset < physical_offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+
+        def place(queue_offset: int) -> int:
+            return self._read(queue_offset, 1)[0].physical_offset
+
+        return bisect_left(range(self.max_offset), physical_offset, self.min_offset, key=place)
 
     def take_unsynced(self) -> list[Path]:
         return self._segments.take_unsynced()

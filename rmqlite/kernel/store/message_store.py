@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -164,8 +163,6 @@ class MessageStore:
             self._untrimmed: list[ConsumeQueue] = []
             self.change_levels(config.levels, is_configured=True)
             self._persist_if_there_is_room()
-            with suppress(StoreUnavailable):
-                self._lock.sign()
         except BaseException:
             self._lock.release()
             raise
@@ -492,6 +489,7 @@ class MessageStore:
         """Persist; a full disk is no error: only an open store can be consumed and cleaned."""
         try:
             self.persist({})
+            self._lock.sign()
         except StoreUnavailable as error:
             if not error.is_full:
                 raise

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from rmqlite.kernel.config.table_shapes import CHUNK_OFFSETS
@@ -205,11 +206,23 @@ def _chunks_of(start: int, end: int) -> Iterator[tuple[int, int, int]]:
         start = until
 
 
+@dataclass(slots=True)
+class SortedRun:
+    """Queue offsets cursor <= n < end, sorted by deliver time; head_due_ms: that of cursor."""
+
+    cursor: int
+    end: int
+    head_due_ms: int
+    last_due_ms: int
+
+
 class ScheduleProgress:
     """The completed offsets of every wait queue, by id, and the pending counts by topic."""
 
     def __init__(self) -> None:
         self._queues: dict[int, CompletedOffsets] = {}
+        self.runs: dict[int, list[SortedRun]] = {}
+        """Level -> the runs of its queue; until that is opened, only their ends are known."""
         self.pending: dict[int, Counter[str]] = {}
         """Wait queue -> topic -> number of messages that wait for the topic; "" stands for messages
         without a destination."""

@@ -133,7 +133,7 @@ class WaitQueues:
             self.timers = TimerQueue(number, queue, completed, store.timers, lambda: store.end)
             self._queues[number] = self.timers
         else:
-            self._queues[number] = LevelQueue(number, queue, completed)
+            self._queues[number] = LevelQueue(number, queue, store.progress)
 
 
 class LevelChanges:

@@ -34,7 +34,7 @@ from rmqlite.kernel.store.disk.segments import last_file
 from rmqlite.kernel.store.dispatch import Dispatch, QueueKey, queue_keys
 from rmqlite.kernel.store.log.checksums import Point
 from rmqlite.kernel.store.opening.adoption import TimerAdoption
-from rmqlite.kernel.store.progress import CompletedOffsets, ScheduleProgress
+from rmqlite.kernel.store.progress import CompletedOffsets, ScheduleProgress, SortedRun
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.logged_tables import (
     TABLES_QUEUE,
@@ -78,6 +78,7 @@ def progress_snapshot(
         "newestTimestamp": log.newest_timestamp_ms,
         "pending": dispatch.progress.pending_now(),
         "physicalOffset": log.end,
+        "runEnds": {n: [run.end for run in runs] for n, runs in dispatch.progress.runs.items()},
         "tables": dict(table_ends),
     }
 
@@ -266,10 +267,12 @@ def _begin(
             if not is_foreign and high > low:
                 # It had files when it was persisted; a persist syncs folders before ranges.
                 queue.take_unsynced_name()
+        ends = None if is_foreign else persisted.run_ends
         progress = ScheduleProgress.from_json(persisted.completed, persisted.pending)
-        if all(
-            _entries_fit(key, log, dispatch) and not _has_made_up_time(key, dispatch, progress)
-            for key in ranges
+        for level, each in (ends or {}).items():
+            progress.runs[level] = [SortedRun(0, end, 0, 0) for end in each]
+        if all(_entries_fit(key, log, dispatch) for key in ranges) and not (
+            ends is None and any(_has_made_up_time(key, dispatch, progress) for key in ranges)
         ):
             dispatch.progress = progress
             log.marked_end = persisted.marked_offset
@@ -460,7 +463,8 @@ def count_pending(log: CommitLog, dispatch: Dispatch) -> None:
         if sum(pending.get(level, {}).values()) != waiting:
             name = wait_queue_name(level)
             logger.info("pending messages of %s are counted anew pending=%d", name, waiting)
-            pending[level] = _counted(log, queue, completed)
+            found = (each for _, each in open_records(log, queue, completed))
+            pending[level] = Counter(topic_ahead(each.properties) if each else "" for each in found)
 
 
 def open_records(
@@ -472,8 +476,3 @@ def open_records(
         for queue_offset in completed.open_between(start, start + len(entries)):
             entry = entries[queue_offset - start]
             yield queue_offset, log.read_head(entry.physical_offset, entry.size)
-
-
-def _counted(log: CommitLog, queue: ConsumeQueue, completed: CompletedOffsets) -> Counter[str]:
-    found = (record for _, record in open_records(log, queue, completed))
-    return Counter(topic_ahead(each.properties) if each else "" for each in found)
