@@ -5,6 +5,7 @@ With --rocketmq; Maven fetches the brokers.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -16,14 +17,20 @@ from typing import Any
 import pytest
 
 from rmqlite.client import AdminClient, Message, Producer
+from rmqlite.features.leases.requests import RequestMode
 from rmqlite.kernel.requests.broker import BrokerStatus
 from rmqlite.kernel.words.clock import pause_s, wall_ms
 from rmqlite.kernel.words.errors import Refused, Unavailable
+from rmqlite.protocols.remoting.bytes.requests.pop import (
+    SET_MESSAGE_REQUEST_MODE,
+    ModeChangeBody,
+)
 from rmqlite.store_tools.check import check
 from rmqlite.store_tools.moving.handover import hand_over
 from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import free_port
 from tests.support.eventually import eventually
+from tests.support.remoting import RawClient
 from tests.support.rocketmq import LOG_FILE_BYTES, POM, QUEUE_FILE_BYTES, delivered, rocketmq
 from tests.support.standbys import SMALL, bodies_of
 from tests.support.toolchains import classpath
@@ -77,6 +84,15 @@ def log_of(root: Path, end: int) -> bytes:
     return b"".join([path.read_bytes() for path in files])[:end]
 
 
+def is_popped(root: Path, group: str) -> bool:
+    """Does RocketMQ's table of modes there say so?"""
+    with suppress(OSError, ValueError):
+        table = json.loads((root / "config" / "messageRequestMode.json").read_text())
+        modes: dict[str, Any] = table["messageRequestModeMap"]
+        return bool(modes.get(TOPIC, {}).get(group, {}).get("mode") == "POP")
+    return False
+
+
 @pytest.mark.parametrize("version", SLAVES)
 def test_a_slave_of_rocketmq_follows_and_takes_over(
     master: BrokerProcess, tmp_path: Path, version: str
@@ -101,6 +117,11 @@ def test_a_slave_of_rocketmq_follows_and_takes_over(
             eventually(lambda: has_all(master), "the slave has all")
             (registered,) = status(master).registered
             assert registered.broker_id == 1
+            if version.startswith("5"):
+                with RawClient(master.remoting) as client:
+                    mode = ModeChangeBody(TOPIC, "poppers", RequestMode.POP)
+                    assert client.ask(SET_MESSAGE_REQUEST_MODE, None, mode).code == 0
+                eventually(lambda: is_popped(root, "poppers"), "the slave has the mode")
             slave.kill()
         cancelled = []
         wait = timedelta(seconds=TIMERS_S)

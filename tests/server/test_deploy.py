@@ -36,6 +36,7 @@ ETC = "/etc/rmqlite"
 PORTS = ("grpc_port", "name_server_port", "listen_port", "metrics_port", "web_port")
 DOCKERFILE = (FOLDER / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
 UNIT = FOLDER / "rmqlite.service"
+ETCD_UNIT = FOLDER / "two" / "etcd.service"
 ALERTS_TEST = Path(__file__).with_name("alerts_test.yml")
 
 
@@ -254,7 +255,7 @@ def test_two_brokers_name_each_other_and_the_authority() -> None:
 def test_the_etcd_of_two_brokers_is_the_one_of_the_tests() -> None:
     """Its version too; and systemd starts it as the container is started."""
     service = TWO["services"]["etcd"]
-    lines = (FOLDER / "two" / "etcd.service").read_text("utf-8").replace("\\\n", " ")
+    lines = ETCD_UNIT.read_text("utf-8").replace("\\\n", " ")
     (command,) = re.findall(r"^ExecStart=(.+)$", lines, re.MULTILINE)
     assert shlex.split(command) == ["/usr/bin/etcd", *service["command"]]
     for each in service["command"][1:]:
@@ -351,12 +352,14 @@ def test_the_unit_runs_a_command_that_exists_with_room_for_all_connections() -> 
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not here")
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unit", [UNIT, ETCD_UNIT], ids=lambda unit: unit.name)
+def test_systemd_takes_the_units(unit: Path, tmp_path: Path) -> None:
     """A key that it does not know is only a line in its log.  It wants the program to exist."""
-    copy = tmp_path / UNIT.name
-    program = settings_of_unit()["ExecStart"].split()[0]
-    copy.write_text(UNIT.read_text("utf-8").replace(program, sys.executable))
+    copy = tmp_path / unit.name
+    text = unit.read_text("utf-8")
+    program = text.partition("\nExecStart=")[2].split()[0]
+    copy.write_text(text.replace(program, sys.executable))
     command = ["systemd-analyze", "verify", str(copy)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    about_it = [line for line in done.stderr.splitlines() if UNIT.name in line]
+    about_it = [line for line in done.stderr.splitlines() if unit.name in line]
     assert (done.returncode, about_it) == (0, [])

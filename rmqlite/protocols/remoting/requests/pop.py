@@ -7,6 +7,7 @@ words are the record's place.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from typing import Final
@@ -52,8 +53,8 @@ from rmqlite.protocols.remoting.bytes.requests.pop import (
     RequestModesBody,
     topic_sent_to,
 )
-from rmqlite.protocols.remoting.bytes.shapes import read_body, read_change
-from rmqlite.protocols.remoting.calls import Call, answers, large_body, refused
+from rmqlite.protocols.remoting.bytes.shapes import read_body, read_change, write_body
+from rmqlite.protocols.remoting.calls import Call, answers, refused
 from rmqlite.protocols.remoting.registry import Registry
 from rmqlite.protocols.remoting.requests.clients import RemotingClients, filter_of
 
@@ -64,6 +65,14 @@ _NOTHING: Final = "NO_MESSAGE_IN_QUEUE"
 _OLD_HANDLE: Final = (b"\x02POP_CK\x01", b"\x02OLD_CK\x01")
 """A producer that sends a received message on sends its handle, too, and a consumer would
 acknowledge that one.  Another name of the same length changes nothing else of the record."""
+
+
+def _modes_body(rows: Iterable[modes.RequestModeChange]) -> bytes:
+    by_topic: dict[str, dict[str, ModeChangeBody]] = {}
+    for each in rows:
+        body = ModeChangeBody(each.topic, each.group, each.mode, each.shared_by)
+        by_topic.setdefault(each.topic, {})[each.group] = body
+    return write_body(RequestModesBody(by_topic))
 
 
 class Modes:
@@ -86,14 +95,9 @@ class Modes:
 
     @answers(codes.GET_ALL_MESSAGE_REQUEST_MODE)
     async def every_mode(self, call: Call[Nothing]) -> Command:
-        by_topic: dict[str, dict[str, ModeChangeBody]] = {}
-        for each in await self._service[ModeCalls].modes():
-            by_topic.setdefault(each.topic, {})[each.group] = ModeChangeBody(
-                each.topic, each.group, each.mode, each.shared_by
-            )
-        empty = RequestModesBody({})
-        body = await large_body(empty, "message_request_mode_map", by_topic.items())
-        return call.done(body=body)
+        rows = await self._service[ModeCalls].modes()
+        # Another thread: a topic of 10,000 groups takes 50 ms.
+        return call.done(body=await asyncio.to_thread(_modes_body, rows))
 
     @answers(codes.QUERY_ASSIGNMENT)
     async def assignment(self, call: Call[Nothing]) -> Command:
