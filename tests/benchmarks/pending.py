@@ -215,7 +215,7 @@ def memory(broker: BrokerProcess, when: str) -> None:
 
 def spread(name: str, ask: Callable[[], object]) -> None:
     """The shortest time of many, which a busy machine changes least, the median and the p99."""
-    times = []
+    times: list[float] = []
     until_s = elapsed_s() + ASKED_S
     while len(times) < ASKED and elapsed_s() < until_s:
         began_s = elapsed_s()

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from rmqlite.client import AdminClient, Message, Producer
-from rmqlite.features.leases.requests import RequestMode
+from rmqlite.features.request_modes.requests import RequestMode
 from rmqlite.kernel.requests.broker import BrokerStatus
 from rmqlite.kernel.words.clock import pause_s, wall_ms
 from rmqlite.kernel.words.errors import Refused, Unavailable
