@@ -102,8 +102,8 @@ class _Todo:
 class Batcher:
     """Any thread may call add(); outcomes are set, and callbacks run, on its own thread.
 
-    is_begun: whoever calls add() then calls begin().  Without a linger, results are set on gRPC's
-    thread then, errors not; so callbacks must return at once.
+    is_begun: whoever calls add() then calls begin_gathered().  Without a linger, results are set on
+    gRPC's thread then, errors not; so callbacks must return at once.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Batcher:
                 self._changed.notify_all()
         return entry.future
 
-    def begin(self) -> None:
+    def begin_gathered(self) -> None:
         """Send what has gathered: one short message alone on this thread, without a wait for the
         batcher's, which does everything else.
         """

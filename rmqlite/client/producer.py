@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import repeat
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from rmqlite.client.batcher import Batcher, BatchLimits, Outcome, SharedCalls, size_bytes
 from rmqlite.client.channel import Closing, Connection, Started
@@ -209,6 +209,8 @@ class Producer(Closing):
     A producer that is not closed loses the messages that send_async still gathers.
     """
 
+    _begins_calls: ClassVar[bool] = False
+
     def __init__(
         self,
         endpoint: str,
@@ -242,7 +244,7 @@ class Producer(Closing):
         """For a forked child: the parent sends what it gathered, the child only its own."""
         limits = self._limits
         self._levels = LevelLookup(self._connection, limits.timeout_s, limits.retries)
-        self._batcher = Batcher(self._start, limits)
+        self._batcher = Batcher(self._start, limits, is_begun=self._begins_calls)
         self._shared = SharedCalls(self._call, limits)
 
     def send(self, message: Message, queue_id: int | None = None) -> SendResult:

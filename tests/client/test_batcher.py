@@ -1,4 +1,4 @@
-"""Batcher.begin(): what an event loop sends by itself, and what it leaves to the thread."""
+"""begin_gathered(): what an event loop sends by itself, and what it leaves to the thread."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Calls:
     def send(self, *bodies: bytes) -> list[Future[SendResult]]:
         """In one turn of the loop."""
         sent = [self.batcher.add(Message("orders", each)) for each in bodies]
-        self.batcher.begin()
+        self.batcher.begin_gathered()
         return sent
 
     def connect(self) -> None:
@@ -159,7 +159,7 @@ def test_the_thread_repeats_what_failed(calls: Calls) -> None:
 
 
 def test_with_a_linger_only_the_thread_sends() -> None:
-    """begin() would end the wait for other messages."""
+    """begin_gathered() would end the wait for other messages."""
     calls = Calls(linger_s=0.001)
     calls.connect()
     calls.send(b"a")

@@ -27,7 +27,6 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 from rmqlite.client.admin_client import AdminClient, DeadLetterAdmin, RedriveAdmin
-from rmqlite.client.batcher import Batcher
 from rmqlite.client.channel import closed_error, waited
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
@@ -267,18 +266,16 @@ class AsyncAdmin(Bridge[AdminClient], AsyncClosing):
 class _BegunProducer(Producer):
     """A Producer for an event loop, which begins the calls of what it has sent in one turn."""
 
-    def begin_anew(self) -> None:
-        super().begin_anew()
-        self._batcher = Batcher(self._start, self._limits, is_begun=True)
+    _begins_calls = True
 
-    def begin(self) -> None:
+    def begin_gathered(self) -> None:
         """Send what send_async() has gathered."""
-        self._batcher.begin()
+        self._batcher.begin_gathered()
 
     def send_begun(self, message: Message) -> Future[SendResult]:
-        """send_async() and begin()."""
+        """send_async() and begin_gathered()."""
         sent = self.send_async(message)
-        self._batcher.begin()
+        self._batcher.begin_gathered()
         return sent
 
 
@@ -344,7 +341,7 @@ class AsyncProducer(Bridge[Producer], AsyncClosing):
                 sent = await self._threads.run(self._begun.send_begun, message)
             else:
                 sent = self._begun.send_async(message)
-                loop.call_soon(self._begun.begin)
+                loop.call_soon(self._begun.begin_gathered)
         except BaseException:
             self._room.release()
             raise
