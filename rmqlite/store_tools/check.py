@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.wait_queues import TIMERS, queue_of, wait_queue_name, wait_queue_of
 from rmqlite.kernel.store.commit_log import CommitLog
+from rmqlite.kernel.store.consume_queue import codes_in
 from rmqlite.kernel.store.deleted_topics import load_deleted
 from rmqlite.kernel.store.disk.files import ReadOnlyFiles
 from rmqlite.kernel.store.dispatch import QueueKey, queue_keys
@@ -36,7 +38,7 @@ from rmqlite.store_tools.checking.file_layer import (
 from rmqlite.store_tools.checking.finding import Finding, Verdict, from_error, verdict
 from rmqlite.store_tools.checking.index import IndexCheck, last_indexed
 from rmqlite.store_tools.checking.log import LogCheck, Moment
-from rmqlite.store_tools.checking.queues import QueueChecks
+from rmqlite.store_tools.checking.queues import QueueCheck, QueueChecks
 from rmqlite.store_tools.checking.sums import SumsCheck
 from rmqlite.store_tools.checking.tables import check_tables, check_timers, load_sound
 from rmqlite.store_tools.reading.snapshot import tables_in
@@ -45,6 +47,7 @@ __all__ = ["Finding", "StoreCheck", "Verdict", "check", "is_store"]
 
 AHEAD: Final = "table-ahead"
 BEHIND: Final = "table-behind"
+SCAN_ENTRIES: Final = 8_192
 UNREADABLE_LOG: Final = "unreadable-log"
 Progress = Callable[[int, int], None]
 """Receives the bytes done and the bytes in all, now and then."""
@@ -316,6 +319,8 @@ class StoreCheck:
                 )
                 yield Finding(path, 0, BEHIND, text)
         yield from _check_completed(path, recorded, moment)
+        for level, ends in (tree.get("runEnds") or {}).items():
+            yield from _check_runs(path, recorded, queues.queues.get(queue_of(int(level))), ends)
 
     def _check_pending(self, tree: tables.Tree, moment: Moment) -> Iterator[Finding]:
         """Compare the counts of waiting messages in storeProgress.json with the log."""
@@ -375,6 +380,25 @@ def _check_completed(path: Path, recorded: ScheduleProgress, moment: Moment) -> 
                 name = wait_queue_name(level)
                 text = f"does not say that {begin} to {end - 1} of {name} are delivered"
                 yield Finding(path, 0, BEHIND, text)
+
+
+def _check_runs(
+    path: Path, recorded: ScheduleProgress, queue: QueueCheck | None, ends: Sequence[int]
+) -> Iterator[Finding]:
+    """Report messages that would wait behind one that is due later."""
+    if queue is None or not queue.is_right:
+        return
+    begin = max(recorded.of(queue.wait_queue).below, queue.files.files_begin)
+    for end in sorted(each for each in ends if begin < each <= queue.max_offset):
+        for first in range(begin, end - 1, SCAN_ENTRIES):
+            count = min(SCAN_ENTRIES + 1, end - first)
+            codes = codes_in(queue.files.bytes_at(first, count))
+            if any(code > following for code, following in pairwise(codes)):
+                name = wait_queue_name(queue.wait_queue)
+                text = f"says that {begin} to {end - 1} of {name} are in the order of their times"
+                yield Finding(path, 0, BEHIND, text)
+                break
+        begin = end
 
 
 def _differing(

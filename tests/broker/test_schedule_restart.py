@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from rmqlite.kernel.records.queue_entry import ENTRY, ENTRY_BYTES
 from rmqlite.kernel.records.record import tags_hash
+from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, retry_topic
+from rmqlite.store_tools.check import check
+from rmqlite.store_tools.repair import plan_repair, repair
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles, ForgetfulFiles, QuickFiles
 from tests.support.made_brokers import Make
@@ -142,6 +146,29 @@ def test_a_start_does_not_read_what_waits(make: Make, restart: Restart) -> None:
     restart(broker)
     broker.clock.forward(1_000)
     assert broker.deliver() == 500
+
+
+def test_a_table_that_calls_what_waits_sorted_is_checked_and_mended(make: Make) -> None:
+    """Else a message would be late by as much as one before it waits."""
+    broker = make()
+    for levels in ("2s", "1s"):
+        broker.store.change_levels(parse_levels(levels))
+        broker.send(delayed(levels, 1))
+    broker.close()
+    root = broker.config.store_path
+    table = root / "config" / "storeProgress.json"
+    assert [*check(root)] == []
+    tree = tables.decode(table.read_bytes())
+    assert tree["runEnds"] == {"1": [1, 2]}
+    table.write_text(json.dumps(tree | {"runEnds": {"1": [2]}}))
+    (found,) = check(root)
+    assert "says that 0 to 1 of level 1 are in the order of their times" in found.sentence
+    repair(plan_repair(root), clock=broker.clock)
+    assert [*check(root)] == []
+    broker.open()
+    broker.clock.forward(1_000)
+    assert broker.deliver() == 1
+    assert bodies(broker) == ["1s"]
 
 
 @pytest.mark.parametrize("restart", WAYS)
