@@ -330,6 +330,7 @@ REQUESTS: Final[dict[int, Callable[[At], tuple[Ext, bytes]]]] = {
     370: only(topic=TOPIC, recallHandle=RecallHandle(TOPIC, BROKER, 0, KEY).text()),
     400: assignment,
     401: request_mode,
+    402: only(),
     200050: only(**POP),
     200051: only(**LEASED),
     200052: only(**POP),

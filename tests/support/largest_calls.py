@@ -20,6 +20,8 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
+from rmqlite.features.request_modes.request_modes import ROWS_MAX, RequestModes
+from rmqlite.features.request_modes.requests import RequestMode, RequestModeChange
 from rmqlite.features.rows import Row
 from rmqlite.kernel.requests.broker import LevelsChange
 from rmqlite.kernel.requests.groups import (
@@ -70,6 +72,11 @@ def filled(broker: BrokerUnderTest) -> None:
     _messages(broker)
     _members(broker)
     _jobs(broker)
+    modes = inner[RequestModes]
+    for number in range(ROWS_MAX - 1_000):
+        group, pulled = f"group-{number:05}", RequestMode.PULL
+        # Not one by one into the log: that takes a while.
+        modes._put(group, WIDE, RequestModeChange(group, WIDE, pulled))
     queues = {Queue(WIDE, number): 0 for number in range(config.topic_queues_max)}
     inner.commit_offsets(OffsetsCommit(READERS, queues))
     broker.sync()
