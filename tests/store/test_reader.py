@@ -306,6 +306,8 @@ def test_a_deliver_time_that_rocketmq_made_up_is_seen_as_opened(store: StoreUnde
             position, size, _ = ENTRY.unpack_from(data, at)
             ENTRY.pack_into(data, at, position, size, made_up)
         path.write_bytes(data)
+    # As RocketMQ does when it starts.
+    (store.root / "lock").write_bytes(b"lock")
     assert_seen_as_opened(store.config)
 
 
