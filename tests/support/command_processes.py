@@ -23,7 +23,13 @@ from typing import IO, Any, Final
 WAIT_S: Final = 600.0
 REQUEST_BYTES_MAX: Final = 1 << 18
 STATUS_BYTES: Final = 32
-MODULES: Final = ("rmqlite.cli.main", "rmqlite.client", "grpc", "typer.rich_utils", "rich.progress")
+MODULES: Final = (
+    "rmqlite.cli.main",
+    "rmqlite.client.admin_client",
+    "rmqlite.client.producer",
+    "typer.rich_utils",
+    "rich.progress",
+)
 
 
 class Command:
@@ -32,6 +38,9 @@ class Command:
     def __init__(self, channel: socket.socket, out: IO[bytes], err: IO[bytes]) -> None:
         self._channel = channel
         self._streams = out, err
+        # Not select(): a test may have thousands of files open.
+        self._ended = select.poll()
+        self._ended.register(channel, select.POLLIN)
         self._written: list[str] = []
         self.pid = int(self._line())
         self.returncode: int | None = None
@@ -42,7 +51,7 @@ class Command:
 
     def poll(self) -> int | None:
         """None while it runs."""
-        if self.returncode is None and select.select([self._channel], [], [], 0)[0]:
+        if self.returncode is None and self._ended.poll(0):
             self.wait()
         return self.returncode
 
