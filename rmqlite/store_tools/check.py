@@ -388,8 +388,10 @@ def _check_runs(
     """Report messages that would wait behind one that is due later."""
     if queue is None or not queue.is_right:
         return
-    begin = max(recorded.of(queue.wait_queue).below, queue.files.files_begin)
-    for end in sorted(each for each in ends if begin < each <= queue.max_offset):
+    completed, begin = recorded.of(queue.wait_queue), queue.files.files_begin
+    for end in sorted(each for each in ends if each <= queue.max_offset):
+        # Runs that were completed before are not in the table: the next one begins with them.
+        begin = completed.next_open(begin)
         for first in range(begin, end - 1, SCAN_ENTRIES):
             count = min(SCAN_ENTRIES + 1, end - first)
             codes = codes_in(queue.files.bytes_at(first, count))
@@ -398,7 +400,7 @@ def _check_runs(
                 text = f"says that {begin} to {end - 1} of {name} are in the order of their times"
                 yield Finding(path, 0, BEHIND, text)
                 break
-        begin = end
+        begin = max(begin, end)
 
 
 def _differing(

@@ -28,7 +28,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
     for each in made:
         each.store.release()
     for each in made:
-        assert list(check(each.config.store_path)) == []
+        found = [str(finding) for finding in check(each.config.store_path)]
+        assert not found, found
 
 
 @pytest.fixture
