@@ -29,7 +29,7 @@ SIZES: Final = {
     "features.archive": Size(1_023, 7),
     # Who is the master, decided by etcd or the archive.
     "features.authority": Size(742, 8),
-    "features.bulk": Size(821, 7),
+    "features.bulk": Size(825, 7),
     "features.changes": Size(1_128, 7),
     "features.cluster": Size(652, 5),
     "features.dead_letters": Size(1_982, 12),

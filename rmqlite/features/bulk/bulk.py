@@ -188,7 +188,11 @@ class Bulk:
                 yield
             # Only after the refusals: a refused message makes no later one a duplicate.
             fitting = [row for row in rows if row.position in made] if too_long else rows
-            asked = [Asked(row.topic, row.message_id, row.message_id) for row in fitting]
+            # Not Asked(): with its defaults it takes twice as long, 3 % of a row's time.
+            asked = [
+                tuple.__new__(Asked, (row.topic, row.message_id, row.message_id, False))
+                for row in fitting
+            ]
             end = self._store.end
             looking = FirstMessages(
                 self._store, asked, since_ms, waiting_since_ms=self._waiting_since_ms()
