@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -79,7 +80,8 @@ def _make_venv() -> None:
                 f"sudo apt install python{version}-venv (or python3-venv)"
             )
     print(f"making {VENV.name}/ with Python {version}", flush=True)
-    made = subprocess.run([sys.executable, "-m", "venv", "--clear", VENV])
+    # A new pip finds out what to install in half the time.
+    made = subprocess.run([sys.executable, "-m", "venv", "--clear", "--upgrade-deps", VENV])
     if made.returncode != 0:
         raise SystemExit("the virtual environment could not be made; see above")
 
@@ -88,10 +90,11 @@ def _install(python: Path, extras: list[str]) -> None:
     what = f".[{','.join(extras)}]" if extras else "."
     print(f"installing {what} into {VENV.name}/; the first time this takes a minute", flush=True)
     STAMP.unlink(missing_ok=True)
-    installed = subprocess.run(
-        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-e", what],
-        cwd=ROOT,
-    )
+    pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+    if not os.environ.get("PYTHONDONTWRITEBYTECODE"):
+        # Modules are compiled when they are first imported: most of them never are.
+        pip.append("--no-compile")
+    installed = subprocess.run([*pip, "-e", what], cwd=ROOT)
     if installed.returncode != 0:
         raise SystemExit("the installation failed; see above")
     stamp = {"pyproject": _fingerprint(), "root": str(ROOT), "extras": extras}

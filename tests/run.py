@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,9 +44,7 @@ of small stores, and on a slow disk wait for it most of the time."""
 
 def environment_of_tests() -> dict[str, str]:
     has_room = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN
-    # Without its byte code, each start of a broker or a command would compile all modules again.
-    shell = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    return shell | ({"PYTEST_DEBUG_TEMPROOT": str(MEMORY)} if has_room else {})
+    return {**os.environ} | ({"PYTEST_DEBUG_TEMPROOT": str(MEMORY)} if has_room else {})
 
 
 def arguments_of_pytest(given: list[str]) -> list[str]:
@@ -106,11 +105,16 @@ class Steps:
 
 def main() -> int:
     started = time.monotonic()
+    # Without its byte code, each start of a broker or a command would compile all modules again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     arguments = arguments_of_pytest(sys.argv[1:])
-    python = environment.ensure("dev")
-    if arguments == sys.argv[1:]:
+    is_whole = arguments == sys.argv[1:]
+    with ThreadPoolExecutor() as beside:
+        browser = beside.submit(chromium.ensure) if is_whole else None
+        python = environment.ensure("dev")
+    if browser is not None:
+        browser.result()
         java.ensure(python)
-        chromium.ensure()
     compile_tests(python)
     print(f"environment ready after {time.monotonic() - started:.1f} s", flush=True)
     run = Steps(python)
