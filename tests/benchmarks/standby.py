@@ -7,6 +7,9 @@ bytes, and how long one piece takes.  send: a producer's single sends at a pair 
 alone, in turns.  idle: CPU of both brokers while nothing is sent.  catch-up: an empty standby
 beside a master with a long log.  echo: what gRPC alone takes for one frame and its answer, which no
 pair can be faster than, and what it takes once a second.
+
+--sync-ms N: each broker has a disk of its own, on which a sync takes N ms.  Two brokers on one real
+disk wait for each other's syncs, which those of two machines do not.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import asyncio
 import multiprocessing
 import os
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +39,16 @@ from rmqlite.kernel.words.clock import SystemClock, pause_s
 from rmqlite.testing import OF_ANY_DISK, BrokerProcess, free_port
 from tests.support.broker_processes import cpu_s_of
 
+SLOW_SYNC: Final = r"""
+#include <time.h>
+int fdatasync(int file) {
+    struct timespec pause = {0, SYNC_MS * 1000000L};
+    (void)file;
+    return nanosleep(&pause, 0);
+}
+int fsync(int file) { return fdatasync(file); }
+"""
+MEMORY: Final = Path("/dev/shm")
 MB: Final = 1_000_000
 SIZES: Final = (1_000, 100)
 FILE_BYTES: Final = 64 << 20
@@ -239,6 +253,25 @@ def echo(folder: Path, scale: float) -> None:  # noqa: ARG001
         server.kill()
 
 
+@contextmanager
+def disks(sync_ms: int) -> Iterator[Path]:
+    """A folder for the brokers that are started meanwhile; sync_ms 0: on the disk that there is."""
+    with tempfile.TemporaryDirectory(
+        prefix="rmqlite-standby-", dir=MEMORY if sync_ms else None
+    ) as name:
+        folder = Path(name)
+        if sync_ms:
+            source, library = folder / "sync.c", folder / "sync.so"
+            source.write_text(SLOW_SYNC)
+            build = ["cc", "-shared", "-fPIC", f"-DSYNC_MS={sync_ms}"]
+            subprocess.run([*build, "-o", str(library), str(source)], check=True)
+            os.environ["LD_PRELOAD"] = str(library)
+        try:
+            yield folder
+        finally:
+            os.environ.pop("LD_PRELOAD", None)
+
+
 SCENARIOS: Final[dict[str, Callable[[Path, float], None]]] = {
     "enter": enter,
     "send": send,
@@ -252,10 +285,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("scenario", nargs="*", choices=[*SCENARIOS], default=[*SCENARIOS])
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--sync-ms", type=int, default=0)
     options = parser.parse_args()
     for name in options.scenario:
-        with tempfile.TemporaryDirectory(prefix="rmqlite-standby-") as folder:
-            SCENARIOS[name](Path(folder), options.scale)
+        with disks(options.sync_ms) as folder:
+            SCENARIOS[name](folder, options.scale)
 
 
 if __name__ == "__main__":
