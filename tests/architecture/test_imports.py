@@ -92,7 +92,7 @@ FOLDERS = {
     "queue_locks": 1,
     "rate_limits": 1,
     "raw_log": 2,
-    "request_modes": 2,
+    "request_modes": 3,
     "simple_consumer": 2,
     "redrive": 4,
     "sql": 0,

@@ -38,7 +38,7 @@ SIZES: Final = {
     "features.figures": Size(286, 5),
     "features.finding": Size(720, 7),
     "features.leases": Size(2_294, 11),
-    "features.ha": Size(737, 7),
+    "features.ha": Size(754, 7),
     "features.name_server": Size(184, 5),
     "features.operating": Size(993, 9),
     # From the kernel: only ordered consumers of RocketMQ 4 need them.

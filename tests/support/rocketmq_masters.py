@@ -14,14 +14,15 @@ from rmqlite.protocols.remoting.bytes.frame import FrameDecoder, encode
 from tests.support.rocketmq_slaves import HOST
 
 PIECE_BYTES: Final = 1_000
-OFFSETS, DELAYS, TOPICS, GROUPS = 43, 45, 21, 201
+OFFSETS, DELAYS, TOPICS, GROUPS, MODES = 43, 45, 21, 201, 402
 SETTINGS, RUNTIME = 26, 28
 
 
 class FakeMaster:
     """log: all of it is sent, in pieces.  frames: instead of it, after the first report.
 
-    settings, bodies: what it answers.  refuses: codes that it answers with an error.
+    settings, bodies: what it answers; it knows no other codes.  refuses: codes that it answers with
+    an error.
     """
 
     def __init__(self, log: bytes, file_bytes: int, levels: str) -> None:
@@ -119,6 +120,8 @@ class FakeMaster:
                 self.asked.append(command.code)
                 if command.code in self.refuses:
                     answer = command.answer(1, remark="no right")
+                elif command.code not in {SETTINGS, RUNTIME, *self.bodies}:
+                    answer = command.answer(3, remark="not supported")
                 else:
                     answer = command.answer(0, {}, self._body_of(command.code))
                 connection.sendall(encode(answer))

@@ -39,8 +39,11 @@ class AskedMaster:
         self._decoder = FrameDecoder()
         self._opaque = 0
 
-    async def body_of(self, row: RemotingRequest[Any, Any]) -> bytes:
-        """The body of the answer.  Raises Unavailable."""
+    async def body_of(self, row: RemotingRequest[Any, Any], unknown: bytes | None = None) -> bytes:
+        """The body of the answer; unknown: of a master that does not know the code.
+
+        Raises Unavailable.
+        """
         self._opaque += 1
         ext: dict[str, str] = {}
         if self._account is not None:
@@ -51,11 +54,11 @@ class AskedMaster:
         try:
             async with asyncio.timeout(ANSWER_S):
                 self._writer.write(encode(command))
-                return await self._answer(row.code)
+                return await self._answer(row.code, unknown)
         except OSError as error:
             raise Unavailable(f"the master does not answer code {row.code}: {error}") from None
 
-    async def _answer(self, code: int) -> bytes:
+    async def _answer(self, code: int, unknown: bytes | None) -> bytes:
         while True:
             data = await self._reader.read(_READ_BYTES)
             if not data:
@@ -63,6 +66,8 @@ class AskedMaster:
             for answer in self._decoder.feed(data):
                 if answer.opaque != self._opaque or not answer.is_answer:
                     continue
+                if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and unknown is not None:
+                    return unknown
                 if answer.code != ResponseCode.SUCCESS:
                     about = f"with {answer.code} {answer.remark}"
                     raise Unavailable(f"the master refuses code {code} {about}")

@@ -1,8 +1,8 @@
 """haMasterAddress: this broker follows a RocketMQ master, to take its place.
 
-The log comes as a slave of RocketMQ gets it.  Topics, groups, committed offsets, and how far each
-level is delivered are asked of the master as a slave asks, each TABLES_S; so is its configuration,
-because a copy with other lengths of files, or other delay levels, would be wrong.
+The log comes as a slave of RocketMQ gets it.  Topics, groups, committed offsets, modes of POP, and
+how far each level is delivered are asked of the master as a slave asks, each TABLES_S; so is its
+configuration, because a copy with other lengths of files, or other delay levels, would be wrong.
 
 What is said of the levels counts only when the log has come up to where the master's ended after
 that: otherwise a message could count as delivered whose delivery is not in this log.
@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from rmqlite.features.ha.frames import BEAT_S, HEADER, REPORT, SILENCE_S
 from rmqlite.features.ha.rocketmq_asked import AskedMaster, connected
 from rmqlite.features.ha.rocketmq_copy import RocketMQCopy
+from rmqlite.features.request_modes.table_shapes import MODES_TABLE, RequestModesTable
 from rmqlite.features.standby.following import Following
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.table_shapes import (
@@ -42,6 +43,7 @@ from rmqlite.protocols.remoting.bytes.requests.groups import (
     GET_ALL_CONSUMER_OFFSET,
     GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
 )
+from rmqlite.protocols.remoting.bytes.requests.pop import GET_ALL_MESSAGE_REQUEST_MODE
 from rmqlite.protocols.remoting.bytes.requests.topics import GET_ALL_TOPIC_CONFIG
 from rmqlite.protocols.remoting.bytes.shapes import read_body
 
@@ -53,7 +55,11 @@ OVERLAP_BYTES: Final = 32 << 10
 FRAME_BYTES_MAX: Final = 4 << 20
 """The buffer of RocketMQ's slave."""
 _ANEW: Final = "remove the store of this broker, and start it"
-_SHAPES: Final[Mapping[str, Any]] = {TOPICS_TABLE: TopicsTable, GROUPS_TABLE: GroupsTable}
+_SHAPES: Final[Mapping[str, Any]] = {
+    TOPICS_TABLE: TopicsTable,
+    GROUPS_TABLE: GroupsTable,
+    MODES_TABLE: RequestModesTable,
+}
 T = TypeVar("T")
 
 
@@ -218,11 +224,17 @@ class RocketMQMaster:
             self._put(TOPICS_TABLE, "topicConfigTable", topics)
             groups, _ = await self._ask(asked, GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupsTable)
             self._put(GROUPS_TABLE, "subscriptionGroupTable", groups)
+            # RocketMQ 4.9 has none.
+            row = GET_ALL_MESSAGE_REQUEST_MODE
+            modes, _ = await self._ask(asked, row, RequestModesTable, unknown=b"{}")
+            self._put(MODES_TABLE, "messageRequestModeMap", modes)
             await asyncio.sleep(TABLES_S)
 
-    async def _ask(self, asked: AskedMaster, row: Any, shape: type[T]) -> tuple[Tree, T]:
+    async def _ask(
+        self, asked: AskedMaster, row: Any, shape: type[T], unknown: bytes | None = None
+    ) -> tuple[Tree, T]:
         """A table, as it came and as a value."""
-        body = await asked.body_of(row)
+        body = await asked.body_of(row, unknown)
         try:
             tree = await asyncio.to_thread(tables.decode, body)
             return tree, validated(shape, tree)

@@ -13,6 +13,7 @@ import pytest
 from rmqlite.client import AdminClient, PullConsumer
 from rmqlite.kernel.records import record
 from rmqlite.kernel.words.errors import Refused, Unavailable
+from rmqlite.protocols.remoting.bytes.requests.pop import GET_ALL_MESSAGE_REQUEST_MODE
 from rmqlite.store_tools.check import check
 from rmqlite.testing import BrokerProcess
 from tests.support.brokers import BrokerUnderTest
@@ -20,10 +21,24 @@ from tests.support.eventually import eventually
 from tests.support.ha_captures import captured, sent_log
 from tests.support.made_brokers import Make
 from tests.support.messages import TOPIC, delayed, plain
-from tests.support.rocketmq_masters import DELAYS, OFFSETS, TOPICS, FakeMaster, fake_master, frame
+from tests.support.remoting import RawClient
+from tests.support.rocketmq_masters import (
+    DELAYS,
+    MODES,
+    OFFSETS,
+    TOPICS,
+    FakeMaster,
+    fake_master,
+    frame,
+)
 from tests.support.standbys import SMALL, replication
 
 FILE_BYTES = 1 << 20
+POPPED = (
+    b'{"messageRequestModeMap":{"T":{"g":'
+    b'{"consumerGroup":"g","mode":"POP","popShareQueueNum":1,"topic":"T"}}}}'
+)
+"""As RocketMQ 5.3 answers code 402."""
 LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 
@@ -95,7 +110,7 @@ def test_a_captured_master_is_followed(tmp_path: Path, captured_log: bytes) -> N
         if row.get("dir") == "server->client"
     }
     with fake_master(captured_log, FILE_BYTES, LEVELS) as master:
-        master.bodies |= bodies
+        master.bodies |= bodies | {MODES: POPPED}
         with standby(tmp_path, master) as broker:
             eventually(lambda: has(broker, len(captured_log)), "it has all")
             eventually(lambda: master.reports[-1] == len(captured_log), "it has reported it")
@@ -109,6 +124,8 @@ def test_a_captured_master_is_followed(tmp_path: Path, captured_log: bytes) -> N
                 assert {"T", "C1"} <= {each.topic for each in admin.list_topics()}
                 assert "g" in {each.group for each in admin.list_groups()}
                 assert admin.schedule.count_pending() == ()
+            with RawClient(broker.remoting) as client:
+                modes = client.ask(GET_ALL_MESSAGE_REQUEST_MODE).body
             with PullConsumer(broker.endpoint, "g") as consumer:
                 committed = [consumer.committed(each) for each in consumer.queues("T")]
     table = json.loads(
@@ -119,6 +136,7 @@ def test_a_captured_master_is_followed(tmp_path: Path, captured_log: bytes) -> N
         .replace(b",3:", b',"3":')
     )
     assert committed == [*table["offsetTable"]["T@g"].values()]
+    assert json.loads(modes)["messageRequestModeMap"] == json.loads(POPPED)["messageRequestModeMap"]
     assert not list(check(broker.store))
 
 
