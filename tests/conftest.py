@@ -17,7 +17,7 @@ from typer import testing
 from typer.main import get_command
 
 from rmqlite.kernel import compiled
-from tests.support.brokers import BrokerUnderTest
+from tests.support.brokers import LONG_BODIES, BrokerUnderTest
 from tests.support.golden import unpack_golden
 from tests.support.grpc_clients import COMMANDS, asked_for
 from tests.support.spreading import Spreading
@@ -61,18 +61,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     What a run proves with --long, and without it only in part, with fixed seeds and by the same
     test unless another one is named:
     - tests/model/test_crash_points.py: 100,000 crash points, or as many as asked for, not three
-      runs of a third of the steps with some hundreds;
-    - every property test and model that asks for no number of its own: 200 examples, not 20; those
-      that ask for more (part_of): all of them, not a quarter;
+      runs of a fifth of the steps with some hundreds;
+    - every property test and model that asks for no number of its own: 200 examples, not 12; those
+      that ask for more (part_of): all of them, not a sixth;
     - random runs that are marked seeds(GATE, LONG): so many, each with another seed;
     - positions from the fixture thinned (bytes to cut or to damage, calls to fail): all of them,
       not one of a few;
-    - property tests of each call (few): 200 examples of each call, not six or eight;
+    - property tests of each call (few): 200 examples of each call, not four or five;
     - combinations of tests that are marked one_of(STRIDE): all of them, not each STRIDE-th, which
       has each value of each parameter still;
     - tests of both forms (each_form) with parameters: each case with both, not by turns with one;
-    - tests/server/test_no_call_takes_long.py: six runs of each call, not one for each kind, and
-      three seconds of the answers to a hundred together, not 0.8;
+    - the stores of brokers that make() made are sound at the end of each test, not of one of three;
+    - tests/server/test_no_call_takes_long.py: six runs of each call, not one for each kind, each
+      request of RocketMQ alone and with a hundred, not by turns, and three seconds of their
+      answers, not 0.5; tests/broker/test_carrying.py: a hundred rounds of two years, not 20;
+    - test_deleting_crash.py, test_tables_written.py: three times as many crashes of a run;
     - tests/journeys/test_sigkill.py: six kills, not two; test_bulk.py: four kills, not two;
       test_dead_letters.py: 100,000 dead letters, not 3,000; test_cut_connections.py: 1,000 cuts of
       each port, not 200;
@@ -157,6 +160,7 @@ def pytest_configure(config: pytest.Config) -> None:
         asked_for[:] = COMMANDS
     config.addinivalue_line("markers", "seeds(gate, long): how many seeds a test runs with")
     config.addinivalue_line("markers", "one_of(stride): one of so many cases runs without --long")
+    config.addinivalue_line("markers", "long_bodies: under_test takes bodies of half a megabyte")
     config.addinivalue_line("markers", "long: runs with --long only, which says what else does")
 
 
@@ -238,9 +242,10 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture
-def under_test(tmp_path: Path) -> Iterator[BrokerUnderTest]:
+def under_test(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[BrokerUnderTest]:
     """A broker on a fresh store."""
-    broker = BrokerUnderTest(tmp_path / "store")
+    has_long = request.node.get_closest_marker("long_bodies") is not None
+    broker = BrokerUnderTest(tmp_path / "store", **(LONG_BODIES if has_long else {}))
     yield broker
     broker.store.release()
 

@@ -93,6 +93,7 @@ def test_an_error_is_restored_as_it_was_raised(cls: type[RmqliteError]) -> None:
     assert (error.field, error.value, error.rule) == ("f", "v", "r")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.code)
 def test_an_error_leaves_a_process_whole(cls: type[RmqliteError], way: str) -> None:

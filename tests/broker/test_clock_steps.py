@@ -20,6 +20,7 @@ from tests.support.clock import START_MS, FakeClock, FakeMachine
 from tests.support.files import FOR_GOOD, ForgetfulFiles
 from tests.support.made_brokers import Make
 from tests.support.messages import bodies, delayed, plain
+from tests.support.thinned import by_turns
 
 SECOND_MS = 1_000
 HOUR_MS = 3_600_000
@@ -87,8 +88,8 @@ def clock_table(broker: BrokerUnderTest) -> Any:
 # ---- while it runs
 
 
-@pytest.mark.parametrize("step_ms", STEPS_MS)
-@pytest.mark.parametrize("level", [1, TEN_SECONDS, TWO_HOURS])
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize(("step_ms", "level"), by_turns(STEPS_MS, [1, TEN_SECONDS, TWO_HOURS]))
 def test_a_step_while_the_broker_runs_changes_no_delay(
     broker: BrokerUnderTest, level: int, step_ms: int
 ) -> None:
@@ -116,6 +117,7 @@ def test_steps_in_a_row_do_not_add_up(broker: BrokerUnderTest) -> None:
 # ---- across a restart of the broker
 
 
+@pytest.mark.one_of(2)
 @ENDS
 @pytest.mark.parametrize("step_ms", STEPS_MS)
 def test_a_step_across_a_restart_changes_no_delay(
@@ -171,6 +173,7 @@ def test_a_step_across_a_restart_is_told(
     start(broker)
 
 
+@pytest.mark.one_of(2)
 @ENDS
 @pytest.mark.parametrize("step_ms", STEPS_MS)
 def test_with_nothing_pending_a_start_takes_the_wall_clock(
@@ -212,6 +215,7 @@ def test_a_clock_that_was_adopted_is_kept_by_the_next_restart(broker: BrokerUnde
 # ---- across a boot of the machine
 
 
+@pytest.mark.one_of(4)
 @ENDS
 @pytest.mark.parametrize("back_ms", [SECOND_MS, HOUR_MS, YEAR_MS])
 def test_a_wall_clock_that_is_behind_after_a_boot_adds_only_the_time_that_was_off(

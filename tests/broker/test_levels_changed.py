@@ -36,6 +36,7 @@ def change(broker: BrokerUnderTest, levels: str, how: str) -> None:
     broker.open(message_delay_level=levels)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(
     ("before", "after"),

@@ -25,7 +25,7 @@ from rmqlite.kernel.words.errors import RmqliteError, StoreUnavailable
 from rmqlite.kernel.words.message import Message, pack_host
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
-from tests.support.brokers import BrokerUnderTest
+from tests.support.brokers import BODY_BYTES_MAX, LONG_BODIES, BrokerUnderTest
 from tests.support.files import FOR_GOOD, FaultyFiles
 from tests.support.forms import OTHER, needs_compiled, same_in_both
 from tests.support.messages import TOPIC, create_topic, received, send_back
@@ -207,7 +207,7 @@ def test_what_a_batch_says_of_all_its_messages_is_treated_alike(changes: dict[st
     "odd",
     [
         BatchItem(0, b"", b""),
-        BatchItem(0, bytes((1 << 19) + 1), b""),
+        BatchItem(0, bytes(BODY_BYTES_MAX + 1), b""),
         BatchItem(0, b"x", b"a\x01" + bytes(32_740)),
         BatchItem(0, b"x", b"KEYS\x01" + b"k " * 10_001),
     ],
@@ -266,7 +266,7 @@ def test_what_is_ordinary_is_packed(
 def test_packed_records_are_stored_all_or_none(tmp_path: Path, where: str) -> None:
     """The disk fails within a file roll; afterwards the same batch goes in."""
     files = FaultyFiles()
-    broker = BrokerUnderTest(tmp_path / "store", files=files)
+    broker = BrokerUnderTest(tmp_path / "store", files=files, **LONG_BODIES)
     create_topic(broker, TOPIC)
     batch = call_of([BatchItem(0, bytes(80_000), b"KEYS\x01k")] * 6)
     # The second batch crosses the end of the log file.

@@ -171,6 +171,7 @@ def test_a_table_that_calls_what_waits_sorted_is_checked_and_mended(make: Make) 
     assert bodies(broker) == ["1s"]
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("restart", WAYS)
 @pytest.mark.parametrize("slices", [0, 1, 2, 3])
 def test_a_delivery_goes_on_where_it_was_cut_off(make: Make, restart: Restart, slices: int) -> None:
@@ -228,6 +229,7 @@ def test_what_was_late_while_the_broker_was_down_comes_at_once(
     assert level_status(under_test, 18).lateness_max_ms == 86_400_000 - 7_200_000
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "properties",
     [

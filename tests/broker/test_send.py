@@ -21,7 +21,7 @@ from rmqlite.kernel.words.errors import (
 from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.limits import SENT_PROPERTIES_BYTES_MAX
 from rmqlite.kernel.words.message import CLUSTER, UNIQ_KEY, Message, encode_properties
-from tests.support.brokers import BrokerUnderTest
+from tests.support.brokers import BODY_BYTES_MAX, BrokerUnderTest
 from tests.support.files import FaultyFiles
 from tests.support.made_brokers import Make
 from tests.support.messages import (
@@ -134,6 +134,7 @@ def test_every_allowed_letter_works(under_test: BrokerUnderTest, name: str) -> N
     assert bodies(under_test, name) == ["a"]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "name",
     [
@@ -245,12 +246,13 @@ def test_a_batch_lies_in_the_log_in_its_order(under_test: BrokerUnderTest) -> No
     assert len({each.store_timestamp_ms for each in stored}) == 1
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "wrong",
     [
         Message("no blanks", b"x"),
         Message("SCHEDULE_TOPIC_XXXX", b"x"),
-        Message(TOPIC, bytes((1 << 19) + 1)),
+        Message(TOPIC, bytes(BODY_BYTES_MAX + 1)),
         Message(TOPIC, b"x", properties={"p": "x" * 32_767}),
         Message("%DLQ%nobody", b"x"),
     ],

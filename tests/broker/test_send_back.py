@@ -399,6 +399,7 @@ def test_a_reason_is_cut_and_cleaned(
     assert under_test.messages(DLQ)[0].properties.get(FAILURE_REASON) == kept
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("room", [0, 1, 40, 200, 400, 700, 2_000])
 @pytest.mark.parametrize("level", [0, -1])
 def test_a_message_full_of_properties_is_not_lost(

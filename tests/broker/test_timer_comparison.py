@@ -53,6 +53,7 @@ def timers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TimersUnderTest:
     return made
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("is_running", [True, False])
 def test_a_wrong_row_is_found_and_the_table_made_again(

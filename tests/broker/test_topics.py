@@ -24,7 +24,7 @@ from rmqlite.kernel.words.errors import (
     TopicUnknown,
 )
 from rmqlite.kernel.words.limits import NEW_QUEUES_MAX
-from tests.support.brokers import BrokerUnderTest
+from tests.support.brokers import BODY_BYTES_MAX, BrokerUnderTest
 from tests.support.bulk import request
 from tests.support.files import FaultyFiles
 from tests.support.made_brokers import Make
@@ -167,7 +167,7 @@ def test_a_route_tells_what_a_client_must_know(under_test: BrokerUnderTest) -> N
         under_test.broker.route(RouteRequest(TOPIC))
     route = under_test.broker.route(RouteRequest(TOPIC, create=True))
     assert route.topic == TopicInfo(TOPIC, 4, 4)
-    assert (route.broker_name, route.max_message_bytes) == ("broker-a", 1 << 19)
+    assert (route.broker_name, route.max_message_bytes) == ("broker-a", BODY_BYTES_MAX)
     assert route.message_delay_level.startswith("1s 5s 10s")
     assert under_test.broker.route(RouteRequest(TOPIC)) == route
 

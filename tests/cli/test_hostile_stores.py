@@ -192,6 +192,7 @@ def is_harmless(name: str, odd: str) -> bool:
     return odd == "sparse file" and name in UNREAD
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("odd", ["pipe", "link", "folder"])
 @pytest.mark.parametrize("name", ["oldest log file", "queue file", "topics", "storeProgress"])
 def test_a_repair_takes_it_away_and_nothing_behind_it(root: Path, name: str, odd: str) -> None:

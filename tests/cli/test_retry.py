@@ -250,6 +250,7 @@ def test_all_retries_of_a_group_are_counted_and_asked_about(broker: FakeBroker) 
     assert json.loads(output) == {"action": "cancel", "dry_run": False, "changed": 12}
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "options",
     [

@@ -115,7 +115,10 @@ def test_what_rocketmq_wrote_has_no_checksums(tmp_path: Path) -> None:
 
 
 def test_a_live_store_is_checked_while_it_is_written(tmp_path: Path) -> None:
-    """Five times, with deliveries going on: what is not yet on disk is no finding."""
+    """Five times, with deliveries going on: what is not yet on disk is no finding.
+
+    Behind each batch the sender waits a moment: what it has sent is checked again and again.
+    """
     keys = {
         "listenPort": "0",
         "messageDelayLevel": "1s 2s",
@@ -132,12 +135,13 @@ def test_a_live_store_is_checked_while_it_is_written(tmp_path: Path) -> None:
                         Message("orders", b"x" * (n * 37 + 1), delay_level=n % 3) for n in range(40)
                     ]
                     producer.send_batch(batch)
+                    stopped.wait(0.03)
 
         sending = threading.Thread(target=send)
         sending.start()
         try:
             messages = 0
-            while messages < 2_000:
+            while messages < 1_000:
                 messages = assert_sound(broker.store)
             seen = [assert_sound(broker.store) for _ in range(5)]
             assert seen == sorted(seen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rmqlite.kernel.words.compression import COMPRESSED, inflated
-from tests.support.brokers import BrokerUnderTest
+from tests.support.brokers import LONG_BODIES, BrokerUnderTest
 from tests.support.files import QuickFiles
 from tests.support.golden import unpack_golden
 
@@ -15,7 +15,7 @@ COMPRESSED_FROM_BYTES = 4_096
 
 def test_every_body_that_rocketmqs_client_compressed_is_inflated(tmp_path: Path) -> None:
     """The golden producer's are one letter many times over; a retry has its origin's."""
-    broker = BrokerUnderTest(unpack_golden(tmp_path) / "clean", files=QuickFiles())
+    broker = BrokerUnderTest(unpack_golden(tmp_path) / "clean", files=QuickFiles(), **LONG_BODIES)
     queues = [("orders", queue_id) for queue_id in range(4)]
     queues += [("%RETRY%order-closer", 0), ("%DLQ%order-closer", 0)]
     bodies: dict[str, set[bytes]] = {}

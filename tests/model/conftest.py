@@ -10,7 +10,7 @@ import pytest
 from tests.model.crash_run import STEPS, Tally
 
 GATE_POINTS = 600
-"""Less than a run has: without --long there is one run in each part, of a third of the steps."""
+"""Less than a run has: without --long there is one run in each part, of a fifth of the steps."""
 _TALLY = pytest.StashKey[Tally]()
 
 
@@ -25,7 +25,7 @@ class CrashOptions:
 
     @property
     def steps(self) -> int:
-        return STEPS if self.is_long else STEPS // 3
+        return STEPS if self.is_long else STEPS // 5
 
 
 @pytest.fixture

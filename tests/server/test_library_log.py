@@ -85,6 +85,7 @@ def test_headers_that_are_no_text_fill_no_log(
 
 
 @pytest.mark.parametrize("name", LONG)
+@pytest.mark.long_bodies
 def test_a_client_that_goes_while_it_is_answered_leaves_no_line(
     under_test: BrokerUnderTest, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:

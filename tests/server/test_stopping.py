@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.brokers import BrokerUnderTest
+from tests.support.brokers import LONG_BODIES, BrokerUnderTest
 
 ROOT: Final = Path(__file__).parents[2]
 PROCESS: Final = """
@@ -69,7 +69,7 @@ def stopped(folder: Path, flush: str, operation: str) -> tuple[int, list[str]]:
 
 
 def found(folder: Path) -> list[bytes]:
-    broker = BrokerUnderTest(folder)
+    broker = BrokerUnderTest(folder, **LONG_BODIES)
     queues = [broker.messages("orders", queue_id) for queue_id in range(4)]
     broker.close()
     return [message.body for queue in queues for message in queue]

@@ -53,6 +53,7 @@ def run(main: Any) -> None:
 
 
 @pytest.mark.parametrize(("name", "workers"), [*[(name, 0) for name in LONG], ("pull", 2)])
+@pytest.mark.long_bodies
 def test_who_takes_nothing_is_answered_little_and_nothing_stays_when_it_is_gone(
     under_test: BrokerUnderTest, name: str, workers: int
 ) -> None:
@@ -85,6 +86,7 @@ def test_who_takes_nothing_is_answered_little_and_nothing_stays_when_it_is_gone(
     with_port(under_test, scenario, grpc_workers=workers)
 
 
+@pytest.mark.long_bodies
 def test_who_takes_its_answers_gets_all_of_them(under_test: BrokerUnderTest) -> None:
     """Calls that had to wait go on when the window opens."""
     under_test.broker.topics.create(TopicInfo(TOPIC, 1, 1))

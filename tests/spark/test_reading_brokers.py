@@ -20,7 +20,7 @@ from rmqlite.spark.partitions import look, plan, read_partition
 from rmqlite.spark.reading import snapshot
 from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import OF_ANY_DISK
-from tests.support.brokers import BrokerUnderTest
+from tests.support.brokers import LONG_BODIES, BrokerUnderTest
 from tests.support.messages import GROUP, send_back
 from tests.support.pending import CANCEL, FIRE, RESCHEDULE, by_ids, deliver_all, named
 from tests.support.plain_decoder import ALL, Row, decoded_rows, every, read
@@ -175,7 +175,7 @@ def deleted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
     """A broker with a topic that was deleted, one that was also made again, and two others."""
     keys = {"mappedFileSizeCommitLog": "1048576", "mappedFileSizeConsumeQueue": "4000"}
     process = BrokerProcess(tmp_path_factory.mktemp("deleted"), OF_ANY_DISK | keys)
-    broker = BrokerUnderTest(process.store)
+    broker = BrokerUnderTest(process.store, **LONG_BODIES)
     for topic, count in (("gone", 6), ("again", 5), ("many", 50), ("few", 2)):
         for n in range(count):
             broker.send(Message(topic, b"%d" % n), queue_id=n % 4)

@@ -17,7 +17,7 @@ from rmqlite.kernel.config.table_shapes import ConsumerOffsetsTable, TopicsTable
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from rmqlite.store_tools.check import check
-from tests.support.brokers import small_config
+from tests.support.brokers import LONG_BODIES, small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
 from tests.support.golden import Row, rows
@@ -40,7 +40,7 @@ ROW_FIELDS = {
 
 @contextmanager
 def opened(root: Path) -> Iterator[MessageStore]:
-    store = MessageStore(small_config(root), QuickFiles(), FakeClock())
+    store = MessageStore(small_config(root, **LONG_BODIES), QuickFiles(), FakeClock())
     try:
         yield store
     finally:

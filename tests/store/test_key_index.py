@@ -32,6 +32,7 @@ from rmqlite.kernel.words.property_string import PropertyString
 from tests.support.files import QuickFiles
 from tests.support.golden import unpack_golden
 from tests.support.stores import contents
+from tests.support.thinned import Thinned
 
 pytestmark = pytest.mark.usefixtures("each_form")
 
@@ -553,11 +554,11 @@ def test_a_job_writes_the_moment_it_was_made_at(tmp_path: Path) -> None:
 # ---- crashes
 
 
-def test_a_clean_restart_goes_on(tmp_path: Path) -> None:
+def test_a_clean_restart_goes_on(tmp_path: Path, thinned: Thinned) -> None:
     """After any number of records, the file just full among them."""
     records = some_records(80)
     filled(tmp_path / "whole", records)
-    for number in range(81):
+    for number in thinned(range(81), 4, 3):
         folder = tmp_path / str(number)
         state = filled(folder, records[:number]).state()
         before = contents(folder)
@@ -603,7 +604,7 @@ def test_a_crash_at_any_call_of_a_job_costs_nothing(
     records = some_records(90)
     filled(tmp_path / "whole", records)
     whole = contents(tmp_path / "whole")
-    for folder, disk, state in stopped_at_every_call(tmp_path, first, 75, 1 if is_long else 3):
+    for folder, disk, state in stopped_at_every_call(tmp_path, first, 75, 1 if is_long else 5):
         disk.close()
         index = new_index(folder)
         assert index.load(state)
@@ -624,7 +625,7 @@ def test_a_power_cut_at_any_call_of_a_job_costs_nothing(
     records = some_records(90)
     filled(tmp_path / "whole", records)
     whole = contents(tmp_path / "whole")
-    for folder, disk, state in stopped_at_every_call(tmp_path, first, 75, 1 if is_long else 3):
+    for folder, disk, state in stopped_at_every_call(tmp_path, first, 75, 1 if is_long else 5):
         disk.power_cut(chance)
         disk.close()
         for calls in (*chance.choices(range(5), k=8), 1 << 30):
@@ -659,11 +660,11 @@ def test_a_torn_header_costs_nothing(tmp_path: Path, torn_at: int) -> None:
     assert contents(tmp_path / "torn") == contents(tmp_path / "whole")
 
 
-def test_the_next_job_does_what_a_failed_one_did_not(tmp_path: Path) -> None:
+def test_the_next_job_does_what_a_failed_one_did_not(tmp_path: Path, thinned: Thinned) -> None:
     """A full disk, then room again: nothing is forgotten."""
     records = some_records(80)
     filled(tmp_path / "whole", records)
-    for calls in range(40):
+    for calls in thinned(range(40), 5):
         folder = tmp_path / str(calls)
         disk = Disk()
         index = new_index(folder, disk)

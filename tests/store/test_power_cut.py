@@ -22,6 +22,7 @@ from tests.support.stores import (
     scheduled,
     tagged,
 )
+from tests.support.thinned import Thinned, by_turns
 
 
 @pytest.fixture
@@ -171,6 +172,7 @@ def test_a_failed_sync_acknowledges_nothing(
     assert under_test.bodies() == [b"one"]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("after", range(4))
 @pytest.mark.parametrize("kept_bytes", [0, 10, 50])
 def test_an_append_that_fails_leaves_everything_as_it_was(
@@ -248,10 +250,10 @@ def test_an_entry_that_could_not_be_taken_back_is_gone_before_the_next(
     under_test.open()
 
 
-def test_a_torn_write_is_cut_at_every_byte(tmp_path: Path) -> None:
+def test_a_torn_write_is_cut_at_every_byte(tmp_path: Path, thinned: Thinned) -> None:
     """The bytes of one batch reach the disk up to anywhere; queues have theirs already."""
     size = sum(each.size for each in batch_of_two(tmp_path / "measured", ForgetfulFiles()))
-    for torn_bytes in range(0, size + 60, 3):
+    for torn_bytes in thinned(range(0, size + 60), 9):
         files = ForgetfulFiles()
         root = tmp_path / f"torn-{torn_bytes}"
         batch_of_two(root, files)
@@ -264,8 +266,10 @@ def test_a_torn_write_is_cut_at_every_byte(tmp_path: Path) -> None:
         assert under_test.findings() == []
 
 
-@pytest.mark.parametrize("is_killed_first", [False, True])
-@pytest.mark.parametrize("torn_bytes", range(1, 2 * MARK_BYTES, 5))
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize(
+    ("torn_bytes", "is_killed_first"), by_turns(range(1, 2 * MARK_BYTES, 5), [False, True])
+)
 def test_the_last_mark_of_a_full_file_may_be_torn_behind_the_persisted_end(
     under_test: StoreUnderTest, files: ForgetfulFiles, torn_bytes: int, is_killed_first: bool
 ) -> None:

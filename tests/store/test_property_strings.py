@@ -13,14 +13,14 @@ from rmqlite.kernel.records.record import NewRecord, read_head
 from rmqlite.kernel.store.log.raw_records import property_strings
 from rmqlite.kernel.words.message import pack_host
 from tests.support.brokers import BrokerUnderTest
-from tests.support.golden import unpack_golden
+from tests.support.golden import INDEX, unpack_golden
 from tests.support.stores import new_record
 
 
 def test_every_record_that_rocketmq_wrote_has_the_same_properties(tmp_path: Path) -> None:
     """Of any topic, transactions included."""
     root = unpack_golden(tmp_path)
-    broker = BrokerUnderTest(root / "clean", max_hash_slots=1_000, max_index_entries=8_000)
+    broker = BrokerUnderTest(root / "clean", **INDEX)
     count = 0
     for topic, queue_id in broker.store.queue_keys():
         queue = broker.store.queue(topic, queue_id)

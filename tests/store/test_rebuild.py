@@ -20,6 +20,7 @@ from tests.support.stores import (
     new_record,
     scheduled,
 )
+from tests.support.thinned import by_turns
 
 
 def remove_progress(root: Path) -> None:
@@ -102,8 +103,8 @@ LOSSES: list[Callable[[Path], None]] = [
 ]
 
 
-@pytest.mark.parametrize("lose", LOSSES)
-@pytest.mark.parametrize("end", ["close", "crash"])
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize(("lose", "end"), by_turns(LOSSES, ["close", "crash"]))
 def test_what_is_lost_is_made_again(
     under_test: StoreUnderTest, lose: Callable[[Path], None], end: str
 ) -> None:
@@ -212,6 +213,7 @@ def test_a_deliver_time_that_rocketmq_made_up_is_corrected(under_test: StoreUnde
     assert under_test.view() == before
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("code", [2598919, -1234567, 0, (1 << 31) - 1, -(1 << 31)])
 @pytest.mark.parametrize("pending", range(3))
 def test_a_made_up_deliver_time_is_found_behind_the_persisted_point_too(

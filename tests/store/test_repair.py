@@ -41,7 +41,7 @@ from tests.support.stores import (
     contents,
     new_record,
 )
-from tests.support.thinned import Thinned
+from tests.support.thinned import Thinned, by_turns
 
 QUEUE_FILE = f"{0:020d}"
 
@@ -121,8 +121,13 @@ def test_a_store_that_a_broker_holds_is_left_alone(store: StoreUnderTest) -> Non
 # ---- single bytes
 
 
-@pytest.mark.parametrize("log_file_bytes", [LOG_FILE_BYTES, 2 * BLOCK_BYTES])
-@pytest.mark.parametrize("at", [1, 6, 9, 14, 25, 33, 37, 50, 58, 80, 86, 90, 103, 105])
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize(
+    ("at", "log_file_bytes"),
+    by_turns(
+        [1, 6, 9, 14, 25, 33, 37, 50, 58, 80, 86, 90, 103, 105], [LOG_FILE_BYTES, 2 * BLOCK_BYTES]
+    ),
+)
 def test_a_single_changed_byte_is_named(tmp_path: Path, at: int, log_file_bytes: int) -> None:
     """The record that it is in becomes a place, or keeps its bytes; no other message is lost."""
     store = filled(tmp_path / "store", log_file_bytes=log_file_bytes)
@@ -696,8 +701,11 @@ ENTRY_FAULTS: dict[str, Callable[[int, int, int], tuple[int, int, int]]] = {
 }
 
 
-@pytest.mark.parametrize("fault", ENTRY_FAULTS)
-@pytest.mark.parametrize("folder", ["orders/1", "SCHEDULE_TOPIC_XXXX/1", "rmq_sys_wheel_timer/0"])
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize(
+    ("fault", "folder"),
+    by_turns(ENTRY_FAULTS, ["orders/1", "SCHEDULE_TOPIC_XXXX/1", "rmq_sys_wheel_timer/0"]),
+)
 def test_a_wrong_queue_entry_is_made_again(
     closed: StoreUnderTest, before: Known, folder: str, fault: str
 ) -> None:
@@ -858,7 +866,7 @@ def test_a_repair_may_be_interrupted_anywhere(
     broken = raw(closed, begin, size)
     untouched = contents(closed.root)
     gone = sorted(k for k, v in before.items() if v[0] in (begin, tail))
-    for calls in thinned(range(1_000), 6):
+    for calls in thinned(range(1_000), 13):
         folder = closed.root.with_name(f"copy{calls}")
         shutil.copytree(closed.root, folder)
         copy = copy_of(closed, folder)

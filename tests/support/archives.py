@@ -12,7 +12,7 @@ from rmqlite.features.archive.restoring import Until, download, planned
 from rmqlite.kernel.requests.broker import ArchiveStatus
 from rmqlite.kernel.words.message import Message
 from rmqlite.store_tools.moving.new_store import NewStore
-from tests.support.brokers import BrokerUnderTest
+from tests.support.brokers import LONG_BODIES, BrokerUnderTest
 
 NEWEST: Final = Until()
 TOPIC: Final = "orders"
@@ -23,7 +23,7 @@ class Archived:
 
     def __init__(self, folder: Path, url: str, **changes: Any) -> None:
         self.url = url
-        self.under_test = BrokerUnderTest(folder, archive_url=url, **changes)
+        self.under_test = BrokerUnderTest(folder, archive_url=url, **(LONG_BODIES | changes))
         self.archiving = self.under_test.broker[Archiving]
 
     def __enter__(self) -> Archived:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rmqlite.features.every import features
 from rmqlite.kernel.broker import Broker
@@ -24,6 +24,12 @@ from tests.support.sends import sending
 from tests.support.steps import done
 
 CALL_MESSAGES = 500
+BODY_BYTES_MAX: Final = 1 << 16
+LONG_BODIES: Final[dict[str, Any]] = {
+    "mapped_file_size_commit_log": 1 << 20,
+    "max_message_bytes": 1 << 19,
+}
+"""For tests with longer ones; every opening of a store, and every check, reads its whole files."""
 
 
 @dataclass
@@ -45,9 +51,9 @@ def small_config(folder: Path, **changes: Any) -> BrokerConfig:
     """Small files, so that tests cross their ends; everything else is the default."""
     values: dict[str, Any] = {
         "store_path": folder,
-        "mapped_file_size_commit_log": 1 << 20,
+        "mapped_file_size_commit_log": 1 << 17,
         "mapped_file_size_consume_queue": 4_000,
-        "max_message_bytes": 1 << 19,
+        "max_message_bytes": BODY_BYTES_MAX,
         "max_hash_slots": 100,
         "max_index_entries": 500,
         # However full the disk of whoever runs the tests.

@@ -24,8 +24,12 @@ ARCHIVE: Final = _GOLDEN / "rocketmq-4.9.8.tar.xz"
 TIMERS_ARCHIVE: Final = _GOLDEN / "rocketmq-5.3.2-timers.tar.xz"
 GROUP: Final = "order-closer"
 """Whose retries and dead letters it holds."""
-INDEX: Final[dict[str, Any]] = {"max_hash_slots": 1_000, "max_index_entries": 8_000}
-"""The settings of a broker that opens its index files."""
+INDEX: Final[dict[str, Any]] = {
+    "mapped_file_size_commit_log": 1 << 20,
+    "max_hash_slots": 1_000,
+    "max_index_entries": 8_000,
+}
+"""The settings of a broker that opens its files."""
 Row = dict[str, Any]
 
 

@@ -128,6 +128,7 @@ def raised_with(cls: type[RmqliteError], text: str) -> RmqliteError:
     return cls(**given)
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("cls", by_code().values(), ids=lambda cls: cls.code)
 @pytest.mark.parametrize("text", HOSTILE, ids=["ascii", "euro", "astral", "nul", "1 MiB"])
 def test_an_error_fits_into_grpcs_headers_whatever_it_is_about(

@@ -16,7 +16,7 @@ from rmqlite.features.accounts.plain_yaml import FILE_BYTES_MAX, LOADERS, YamlWr
 from rmqlite.features.accounts.reading import load_accounts
 from rmqlite.kernel.words.errors import ConfigInvalid
 from tests.features.accounts.conftest import Load
-from tests.support.thinned import part_of
+from tests.support.thinned import few, part_of
 
 SECRET = "qZx7Jw0Kv9"
 REFERRING = "accounts:\n- accessKey: service\n  secretFile: {}\n"
@@ -268,7 +268,7 @@ def test_any_bytes_are_accounts_or_config_invalid(conf: Path, data: bytes) -> No
 
 @pytest.mark.parametrize("loader", LOADERS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("text", [BLOCK, FLOW], ids=["block", "flow"])
-@settings(FUZZ, max_examples=part_of(400))
+@settings(FUZZ, max_examples=few(40))
 @given(data=st.data())
 def test_a_slip_of_the_hand_never_shows_a_secret(
     conf: Path, text: str, loader: object, data: st.DataObject

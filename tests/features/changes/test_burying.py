@@ -50,6 +50,7 @@ def bury(broker: BrokerUnderTest, *names: str, **more: Any) -> list[ChangeOutcom
     return [each.outcome for each in changed]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("restart", WAYS)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_buried_retry_is_dead_once_and_never_delivered(

@@ -272,6 +272,7 @@ def test_a_rescheduled_message_that_fails_is_retried(under_test: BrokerUnderTest
 # ---- retries
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("restart", WAYS)
 def test_a_groups_retries_are_changed_by_its_retry_topic(
@@ -350,6 +351,7 @@ def test_each_id_is_answered_truthfully(under_test: BrokerUnderTest, restart: Re
     assert waiting(under_test) == []
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("say", WAYS_TO_SAY)
 def test_a_dry_run_changes_nothing(
@@ -442,6 +444,7 @@ def test_large_messages_make_small_slices(make: Make, monkeypatch: pytest.Monkey
 # ---- races
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("restart", [lambda _: None, *WAYS])
 def test_of_a_change_and_a_delivery_that_race_one_comes_first(
@@ -518,6 +521,7 @@ def test_what_is_due_and_not_yet_delivered_can_still_be_changed(
 # ---- what goes wrong
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("writes", range(5))
 @pytest.mark.parametrize("is_by_ids", [True, False])

@@ -65,6 +65,7 @@ from tests.support.pending import (
 from tests.support.restarts import WAYS, Restart, crash
 from tests.support.sends import BORN_HOST
 from tests.support.steps import done
+from tests.support.thinned import by_turns
 from tests.support.timers import send_drafts
 
 YEAR_MS = 365 * 86_400_000
@@ -117,8 +118,8 @@ HOW = [one_id, one_filter, one_key, one_due]
 # ---- seeing
 
 
-@pytest.mark.parametrize("restart", [nothing, *WAYS])
-@pytest.mark.parametrize("page", [1, 2, 5])
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize(("restart", "page"), by_turns([nothing, *WAYS], [1, 2, 5]))
 def test_levels_and_timers_are_one_list_in_due_order(
     under_test: BrokerUnderTest, restart: Restart, page: int
 ) -> None:
@@ -408,8 +409,8 @@ def test_a_moved_message_says_how_its_last_wait_ended(
     assert bodies(under_test).count(message_id) == times
 
 
-@pytest.mark.parametrize("restart", [nothing, *WAYS])
-@pytest.mark.parametrize("message_id", ["a", "b"])
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize(("restart", "message_id"), by_turns([nothing, *WAYS], ["a", "b"]))
 def test_an_offset_message_id_names_the_record_that_waits(
     under_test: BrokerUnderTest, message_id: str, restart: Restart
 ) -> None:

@@ -94,6 +94,7 @@ def test_what_dies_between_two_pages_moves_none(
     assert len(rest) == 5
 
 
+@pytest.mark.one_of(9)
 @pytest.mark.parametrize("newest_first", [False, True])
 @pytest.mark.parametrize(
     ("wanted", "ids"),

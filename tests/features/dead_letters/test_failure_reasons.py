@@ -18,7 +18,7 @@ from rmqlite.kernel.store.log.raw_records import property_strings
 from rmqlite.kernel.words.errors import GroupUnknown
 from rmqlite.kernel.words.names import dlq_topic, retry_topic
 from tests.support.brokers import BrokerUnderTest
-from tests.support.golden import unpack_golden
+from tests.support.golden import INDEX, unpack_golden
 from tests.support.letters import dead, dead_ids, dead_letters, groups, purge, reasons, retries
 from tests.support.messages import GROUP, received, save_group, send_back
 from tests.support.steps import done
@@ -253,7 +253,7 @@ def test_a_filter_by_kind_finds_as_many_as_were_counted(
 def test_a_filter_by_kind_finds_what_rocketmq_wrote(tmp_path: Path) -> None:
     """RocketMQ gives no reasons."""
     root = unpack_golden(tmp_path)
-    broker = BrokerUnderTest(root / "clean", max_hash_slots=1_000, max_index_entries=8_000)
+    broker = BrokerUnderTest(root / "clean", **INDEX)
     for group, mine in groups(broker).items():
         counted = {each.reason: each.count for each in mine.reasons}
         assert counted == {NO_REASON: mine.open}

@@ -60,6 +60,7 @@ def put(
     return heads(broker, topic)[-1]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("slice_max", [1, 3, 10])
 @pytest.mark.parametrize(("begin", "end"), [(0, 7), (2, 5), (3, 3), (6, 100)])
 def test_both_ways_through_a_queue_meet_the_same_letters(

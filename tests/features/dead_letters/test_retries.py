@@ -65,6 +65,7 @@ def ids(broker: BrokerUnderTest, *arguments: Any, **more: Any) -> list[str]:
     return [each.message_id for each in retries(broker, *arguments, **more)]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("page", [1, 2, 3, 100])
 @pytest.mark.parametrize("restart", WAYS)
 def test_what_is_due_comes_first_then_what_waits(

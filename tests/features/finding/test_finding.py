@@ -23,7 +23,7 @@ from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, TopicUnkn
 from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.message import KEYS, UNIQ_KEY, Message
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
-from tests.support.brokers import BrokerUnderTest
+from tests.support.brokers import BODY_BYTES_MAX, LONG_BODIES, BrokerUnderTest
 from tests.support.golden import unpack_golden
 from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, create_topic, plain, received, send_back
@@ -246,12 +246,12 @@ def test_the_newest_are_given_and_it_is_said_that_there_are_more(
 
 def test_an_answer_is_no_larger_than_a_pulls(make: Make) -> None:
     """64 bodies of 4 MiB would not fit a call; one is given however large it is."""
-    broker = make(pull_bytes_max=1 << 19)
-    for size in (200_000, 200_000, 200_000):
+    broker = make(pull_bytes_max=BODY_BYTES_MAX)
+    for size in (25_000, 25_000, 25_000):
         broker.send(Message(TOPIC, bytes(size), keys="k"))
     found = find(broker, "k")
     assert (len(found.messages), found.is_cut) == (2, True)
-    broker.send(Message(TOPIC, bytes(1 << 19), keys="k"))
+    broker.send(Message(TOPIC, bytes(BODY_BYTES_MAX), keys="k"))
     found = find(broker, "k")
     assert (len(found.messages), found.is_cut) == (1, True)
 
@@ -329,11 +329,11 @@ def test_a_record_that_is_not_there_is_not_found(under_test: BrokerUnderTest) ->
 
 def test_what_retention_took_is_not_found(make: Make) -> None:
     """The index keeps its newest file, with entries of records that are gone."""
-    broker = make(mapped_file_size_commit_log=1 << 20)
-    results = [broker.send(Message(TOPIC, bytes(400_000), keys="k"))[0] for _ in range(4)]
+    broker = make()
+    results = [broker.send(Message(TOPIC, bytes(50_000), keys="k"))[0] for _ in range(4)]
     broker.persist()
     assert len(find(broker, "k").messages) == 4
-    broker.store.drop_before(1 << 20)
+    broker.store.drop_before(broker.store.log_file_bytes)
     assert [each.message.physical_offset for each in find(broker, "k").messages] == [
         each.physical_offset for each in results[2:]
     ]
@@ -346,7 +346,7 @@ def test_what_retention_took_is_not_found(make: Make) -> None:
 
 def test_every_message_of_rocketmqs_is_found(tmp_path: Path) -> None:
     """By its keys and its message id, in a store that RocketMQ wrote."""
-    broker = BrokerUnderTest(unpack_golden(tmp_path) / "clean")
+    broker = BrokerUnderTest(unpack_golden(tmp_path) / "clean", **LONG_BODIES)
     for topic in ("orders", "reminders", retry_topic("order-closer"), dlq_topic("order-closer")):
         messages: Sequence[Any] = broker.messages(topic)
         assert messages

@@ -34,7 +34,7 @@ from rmqlite.kernel.words.errors import (
 )
 from rmqlite.kernel.words.message import FAILURE_REASON, Message
 from rmqlite.kernel.words.names import HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
-from tests.support.brokers import BrokerUnderTest
+from tests.support.brokers import LONG_BODIES, BrokerUnderTest
 from tests.support.leases import CLIENT, INVISIBLE_MS, Consumer, body, expire
 from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, plain
@@ -575,8 +575,9 @@ def test_what_a_caller_may_ask_is_bounded(make: Make) -> None:
         consumer.receive(1)
 
 
-def test_large_messages_do_not_come_together(under_test: BrokerUnderTest) -> None:
+def test_large_messages_do_not_come_together(make: Make) -> None:
     """A turn of the loop copies a megabyte at most, or one message."""
+    under_test = make(**LONG_BODIES)
     for _ in range(5):
         under_test.send(Message(TOPIC, b"x" * 400_000))
     assert len(Consumer(under_test).receive().messages) == 3

@@ -35,6 +35,7 @@ def remove_files(broker: BrokerUnderTest) -> None:
         broker.store.deletions.remove_files()
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("restart", WAYS)
 @pytest.mark.parametrize("cleans", [False, True])
 def test_no_restart_brings_a_deleted_topic_back(

@@ -110,7 +110,7 @@ def test_a_snapshot_tells_from_where_to_where_all_goes(make: Make) -> None:
     send_back(broker, received(broker, topic="other"))
     found = snapshot(broker)
     assert (found.begin_offset, found.end_offset) == (0, broker.store.end)
-    assert found.segment_bytes == 1 << 20
+    assert found.segment_bytes == broker.config.mapped_file_size_commit_log
     assert found.now_ms == found.newest_timestamp_ms == broker.clock.now_ms()
     assert found.broker_name == broker.config.broker_name
     assert [each.message_delay_level for each in found.levels] == [broker.config.levels.text]

@@ -9,6 +9,7 @@ import pytest
 
 from rmqlite.features.dead_letters.redriven import EARLIER, Redriven
 from rmqlite.features.dead_letters.requests import DeadLetterFilter
+from rmqlite.features.redrive import pages
 from rmqlite.features.redrive.redrive import JOBS_NOT_OVER_MAX, STEP_DEAD_LETTERS_MAX, Redrive
 from rmqlite.features.redrive.requests import (
     JobAction,
@@ -635,14 +636,18 @@ def test_a_preview_says_what_a_job_would_do_and_changes_nothing(
     assert (under_test.store.end, under_test.broker.topics.all()) == (end, topics)
 
 
-def test_a_preview_of_many_letters_goes_on_at_its_cursor(under_test: BrokerUnderTest) -> None:
+def test_a_preview_of_many_letters_goes_on_at_its_cursor(
+    under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of the letters that were there at its first page."""
-    bury_many(under_test, 4_010)
+    assert pages.PAGE_SLICES_MAX == 40
+    monkeypatch.setattr(pages, "PAGE_SLICES_MAX", 2)
+    bury_many(under_test, 210)
     first = preview(under_test)
-    assert (first.letters, first.looked_at) == (4_010, 4_000)
+    assert (first.letters, first.looked_at) == (210, 200)
     bury_many(under_test, 1)
     last = preview(under_test, first.cursor)
-    assert (last.letters, last.looked_at, last.sent, last.cursor) == (4_010, 10, 10, "")
+    assert (last.letters, last.looked_at, last.sent, last.cursor) == (210, 10, 10, "")
 
 
 @pytest.mark.parametrize(

@@ -331,6 +331,7 @@ def test_a_torn_step_is_known_though_there_was_no_room_to_say_so(tmp_path: Path)
     broker.close()
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync", "fsync", "ftruncate", "replace"])
 @pytest.mark.parametrize("after", range(4))

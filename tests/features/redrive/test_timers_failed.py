@@ -55,6 +55,7 @@ def is_no_timer(message: StoredMessage) -> bool:
     return not message.properties.keys() & TIMER_PROPERTIES
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("asked", ASKED, ids=lambda asked: next(iter(asked)))
 @pytest.mark.parametrize("restart", [None, *WAYS])
 def test_retries_of_a_timer_wait_at_levels(

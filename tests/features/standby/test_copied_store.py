@@ -19,7 +19,7 @@ from rmqlite.kernel.store.walk import Completing, Redo
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.message import Message
 from rmqlite.store_tools.check import check
-from tests.support.brokers import BrokerUnderTest, small_config
+from tests.support.brokers import LONG_BODIES, BrokerUnderTest, small_config
 from tests.support.clock import START_MS, FakeClock, FakeMachine
 from tests.support.files import QuickFiles
 
@@ -29,7 +29,7 @@ HOUR_MS = 3_600_000
 
 def busy_master(folder: Path) -> BrokerUnderTest:
     """Its log has every kind of record that enters a queue, and fills three files."""
-    master, chance = BrokerUnderTest(folder), Random(46)
+    master, chance = BrokerUnderTest(folder, **LONG_BODIES), Random(46)
     for turn in range(12):
         master.send(*[Message(TOPIC, b"%d" % turn, keys=(f"a-{n}", "b")) for n in range(150)])
         master.send(*[Message(f"new-{turn}-{n}", bytes(200)) for n in range(8)])
@@ -44,7 +44,7 @@ def busy_master(folder: Path) -> BrokerUnderTest:
 
 @contextmanager
 def copy_of(folder: Path, clock: FakeClock | None = None) -> Iterator[CopiedStore]:
-    store = CopiedStore(small_config(folder), QuickFiles(), clock or FakeClock())
+    store = CopiedStore(small_config(folder, **LONG_BODIES), QuickFiles(), clock or FakeClock())
     try:
         yield store
     finally:
@@ -125,7 +125,7 @@ def test_a_step_is_short_whatever_is_entered(
 
 def test_only_queues_with_new_entries_are_persisted_again(tmp_path: Path) -> None:
     """With 10,000 queues each persist would else look at all of them, in the loop."""
-    master = BrokerUnderTest(tmp_path / "master")
+    master = BrokerUnderTest(tmp_path / "master", **LONG_BODIES)
     (tmp_path / "copy").mkdir()
     with copy_of(tmp_path / "copy") as store:
         master.send(*[Message(f"topic-{n}", b"x") for n in range(20)])
@@ -191,7 +191,7 @@ def test_a_full_file_goes_with_its_blank(
 @pytest.mark.parametrize("off_ms", [-HOUR_MS, HOUR_MS])
 def test_no_message_is_early_by_another_clock(tmp_path: Path, off_ms: int) -> None:
     """A promoted standby goes on with the clock by which messages were promised."""
-    master = BrokerUnderTest(tmp_path / "master")
+    master = BrokerUnderTest(tmp_path / "master", **LONG_BODIES)
     master.clock.forward(60_000)
     master.send(Message(TOPIC, b"level", delay_level=3))
     master.send(Message(TOPIC, b"timer", deliver_after=timedelta(seconds=30)))
@@ -207,7 +207,9 @@ def test_no_message_is_early_by_another_clock(tmp_path: Path, off_ms: int) -> No
         store.persist({})
     master.close()
     # Also in a process that knows the time only from the store and the machine.
-    promoted = BrokerUnderTest(tmp_path / "copy", clock=FakeClock(machine=clock.machine))
+    promoted = BrokerUnderTest(
+        tmp_path / "copy", clock=FakeClock(machine=clock.machine), **LONG_BODIES
+    )
     promoted.clock.forward(stored_ms + 9_999 - promoted.clock.now_ms())
     assert promoted.deliver() == 0
     promoted.clock.forward(1)

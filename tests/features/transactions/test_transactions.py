@@ -20,7 +20,7 @@ from rmqlite.kernel.words.errors import (
 from rmqlite.kernel.words.limits import SENT_PROPERTIES_BYTES_MAX
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import HALF_ENDS_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, UNDECIDED_TOPIC
-from tests.support.brokers import BrokerUnderTest
+from tests.support.brokers import LONG_BODIES, BrokerUnderTest
 from tests.support.files import FaultyFiles
 from tests.support.made_brokers import Make
 from tests.support.restarts import WAYS, Restart
@@ -395,7 +395,7 @@ def test_a_round_goes_on_in_bounded_steps(under_test: BrokerUnderTest) -> None:
 
 def test_a_step_copies_few_bytes(make: Make) -> None:
     """A half message may have megabytes."""
-    broker = make()
+    broker = make(**LONG_BODIES)
     for number in range(6):
         large = half_draft(f"{number}")._replace(body=bytes(400_000))
         done(broker.broker.drafts.send([DraftCall((large,))]))

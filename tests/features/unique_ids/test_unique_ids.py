@@ -47,6 +47,7 @@ WAITS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
 @pytest.mark.parametrize("restart", WAYS)
 def test_a_second_message_is_answered_with_the_first_one(
@@ -67,6 +68,7 @@ def test_a_second_message_is_answered_with_the_first_one(
     assert all_bodies(under_test) == ["a"]
 
 
+@pytest.mark.one_of(10)
 @pytest.mark.parametrize("old", [*WAITS][1:])
 @pytest.mark.parametrize("new", WAITS)
 @pytest.mark.parametrize("restart", WAYS)
@@ -103,6 +105,7 @@ def test_a_cancelled_message_frees_its_id(under_test: BrokerUnderTest) -> None:
     assert all_bodies(under_test) == ["b"]
 
 
+@pytest.mark.one_of(9)
 @pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
 @pytest.mark.parametrize("replaces", [False, True])
 @pytest.mark.parametrize("restart", WAYS)

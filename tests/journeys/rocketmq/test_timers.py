@@ -19,7 +19,7 @@ from rmqlite.kernel.words.names import CANCELLED_TOPIC, TIMER_TOPIC
 from rmqlite.store_tools.check import check
 from rmqlite.store_tools.moving import handover
 from rmqlite.store_tools.moving.handover import hand_over
-from tests.support.brokers import small_config
+from tests.support.brokers import LONG_BODIES, small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
 from tests.support.rocketmq import POM, TOPIC, delivered, log_end, rocketmq
@@ -42,7 +42,7 @@ def _wanted(request: pytest.FixtureRequest) -> None:
 
 
 def opened(root: Path) -> MessageStore:
-    return MessageStore(small_config(root), QuickFiles(), FakeClock(wall_ms()))
+    return MessageStore(small_config(root, **LONG_BODIES), QuickFiles(), FakeClock(wall_ms()))
 
 
 def pending(store: MessageStore, wait_queue: int = TIMERS) -> dict[str, int]:

@@ -45,6 +45,7 @@ def filled(under_test: BrokerUnderTest, count: int = 40) -> None:
         under_test.send(Message(TOPIC, b"m" * BODY_BYTES))
 
 
+@pytest.mark.long_bodies
 def test_a_client_that_does_not_read_costs_the_memory_of_a_few_answers(
     under_test: BrokerUnderTest,
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_client_that_does_not_read_costs_the_memory_of_a_few_answers(
     served_protocol(under_test, scenario)
 
 
+@pytest.mark.long_bodies
 def test_a_client_that_does_not_read_is_not_told_of_changes(under_test: BrokerUnderTest) -> None:
     """Each heartbeat of another member would cost memory until it reads again."""
     filled(under_test)
@@ -194,6 +196,7 @@ def test_one_connection_too_many_is_closed(
     assert caplog.text.count("maxConnections=1") == 1
 
 
+@pytest.mark.long_bodies
 def test_frames_that_are_not_whole_are_bounded_together(
     under_test: BrokerUnderTest, caplog: pytest.LogCaptureFixture
 ) -> None:

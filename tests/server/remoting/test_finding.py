@@ -118,6 +118,7 @@ def test_what_is_not_there_is_not_found(under_test: BrokerUnderTest) -> None:
     served_protocol(under_test, scenario)
 
 
+@pytest.mark.long_bodies
 def test_many_large_messages_of_one_key_fit_into_one_frame(under_test: BrokerUnderTest) -> None:
     """A client closes the connection at a longer frame, and would never see any of them."""
     for _ in range(40):

@@ -407,6 +407,7 @@ class Traced:
         await self.v2.later(1_000)
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("failing", PROTOCOLS)
 @pytest.mark.parametrize("sending", PROTOCOLS)
 def test_the_context_of_a_trace_stays_with_its_message(

@@ -32,7 +32,7 @@ from tests.support.rocketmq_v2_client import (
 from tests.support.thinned import few
 
 CALLS_MAX = 8
-EXAMPLES = 8
+EXAMPLES = 5
 DEPTH_MAX = 6
 TEXTS = st.one_of(
     st.sampled_from(

@@ -104,6 +104,7 @@ SPOILED: dict[str, Spoil] = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
 @pytest.mark.parametrize("navigates", [True, False])
 def test_a_form_that_is_not_of_our_page_changes_nothing(
@@ -158,6 +159,7 @@ def test_a_token_is_of_one_broker_process(waiting: BrokerUnderTest) -> None:
     browse(waiting, after)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "host",
     [
@@ -249,6 +251,7 @@ def test_a_page_that_only_shows_changes_nothing(waiting: BrokerUnderTest) -> Non
     browse(waiting, scenario, web_access="read")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("path", ["/schedule/change", "/dead/purge", "/redrive", "/job", "/group"])
 @pytest.mark.parametrize("access", ["read", "write"])
 def test_no_form_is_taken_without_a_token(

@@ -43,6 +43,7 @@ def check_inert(page: Page, of_fields: Sequence[str] = ()) -> None:
     assert not unseen
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("body", [HOSTILE.encode(), INVALID_UTF8, b'{"a": "%s"}' % b"<script>"])
 @pytest.mark.parametrize("view", ["", "text", "json", "hex"])
 def test_a_letter_is_shown_and_not_obeyed(
@@ -134,7 +135,7 @@ def test_what_an_address_says_is_shown_and_not_obeyed(
 
 def test_a_huge_body_is_shown_in_part(under_test: BrokerUnderTest) -> None:
     """A page of megabytes would hold up the browser, and making it the broker."""
-    letters = [b"a" * 400_000, bytes(400_000), b"[" + b"1," * 199_000 + b"1]"]
+    letters = [b"a" * 60_000, bytes(60_000), b"[" + b"1," * 29_000 + b"1]"]
     for body in letters:
         (sent,) = under_test.send(Message("orders", body))
         under_test.broker.send_back(SendBackRequest(GROUP, sent.physical_offset, -1, "large"))

@@ -318,6 +318,7 @@ def test_the_cookie_is_for_this_site_and_not_for_scripts(
     browse(under_test, scenario, ALL)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "then",
     [
