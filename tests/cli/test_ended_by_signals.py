@@ -51,7 +51,7 @@ def begun(code: str, *arguments: object, ignored: tuple[int, ...] = ()) -> subpr
 
 
 @pytest.mark.one_of(2)
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_backup_that_is_ended_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     """A part that is left refuses the backup of each later night."""
     store = unpack_golden(tmp_path) / "clean"

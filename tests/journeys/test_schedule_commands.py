@@ -15,6 +15,7 @@ from rmqlite.protocols.remoting.bytes.requests.sends import RECALL_MESSAGE, Reca
 from tests.support.broker_processes import StartBroker, free_port
 from tests.support.eventually import eventually
 from tests.support.remoting import RawClient
+from tests.support.thinned import by_turns
 
 LEVELS = "1s 30m 1h 2h"
 MANY = 3_000
@@ -54,8 +55,7 @@ def bodies(endpoint: str, topic: str) -> list[bytes]:
 
 
 @pytest.mark.one_of(2)
-@pytest.mark.parametrize("timers", [False, True], ids=["levels", "timers"])
-@pytest.mark.parametrize("by", ["id", "offset id", "key"])
+@pytest.mark.parametrize(("by", "timers"), by_turns(["id", "offset id", "key"], [False, True]))
 def test_each_message_says_what_became_of_it_also_after_a_kill(
     start_broker: StartBroker, by: str, timers: bool
 ) -> None:

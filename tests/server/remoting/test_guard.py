@@ -111,7 +111,6 @@ MAY = {
 }
 
 
-@pytest.mark.one_of(4)
 @pytest.mark.parametrize("what", sorted(ASKED))
 @pytest.mark.parametrize("key", sorted(MAY))
 def test_an_account_may_what_its_rights_say(
