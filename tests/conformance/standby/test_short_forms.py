@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.conformance.standby import hangs, hostile, promotions, resyncs, rounds
 
 
@@ -22,6 +24,7 @@ def test_nobody_feels_strangers(tmp_path: Path) -> None:
     assert hostile.run(tmp_path, 50, 1.0) < hostile.ENOUGH_S
 
 
+@pytest.mark.long
 def test_a_standby_in_trouble_holds_up_no_send(tmp_path: Path) -> None:
     """Nor do others wait.  On a full disk it calls its master again and again."""
     found = hangs.run(
@@ -33,6 +36,7 @@ def test_a_standby_in_trouble_holds_up_no_send(tmp_path: Path) -> None:
     assert max(each.slowest_pull_s for each in found.values()) < hangs.ENOUGH_S
 
 
+@pytest.mark.long
 def test_a_resync_takes_no_offset_back(tmp_path: Path) -> None:
     """By a switch; then a former master has a new disk, follows, and takes over after a loss."""
     resyncs.run(tmp_path, 2)

@@ -13,6 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+import pytest
+
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.kernel.words.clock import pause_s
 from rmqlite.store_tools.reader import MessageFilter, StoreReader
@@ -26,6 +28,7 @@ PAGE: Final = ROOT / "rmqlite/features/archive/README.md"
 ROUNDS: Final = 4
 
 
+@pytest.mark.long
 def test_the_drill_of_the_page(tmp_path: Path) -> None:
     """Lose the disk, restore, go on: as an operator types it, with ports that are free here."""
     text = PAGE.read_text("utf-8")
