@@ -81,7 +81,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     - tests/spark/test_audit.py: three kills, and the audit of the files, not one, of the broker;
       test_stream_log_changes.py: streams of a session, also from files, not a stream's reader;
       test_jobs_commands.py: JSON beside the text of each job, not of most;
-    - tests/features/archive/test_bad_days.py: a server of S3, not a few lines of our own;
+    - tests/features/archive and authority: a server of S3, not a few lines of our own;
     - tests/journeys/test_without_a_feature.py: each feature is gone alone, not four at a time;
     - tests/conformance: 1,000 topics of a gRPC client and 300 of Java's, not 100 and 50; two kills
       under Java's client, not one; three stops of a broker of a cluster, not one;
