@@ -34,6 +34,9 @@ QUICK = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.ui.explainMode": "simple",
+    "spark.broadcast.compress": "false",
+    "spark.broadcast.checksum": "false",
+    "spark.shuffle.compress": "false",
 }
 
 # Before all else on its path, a Python of Spark finds Spark in a zip, and compiles all of it: a
@@ -64,7 +67,7 @@ UNCHECKED = (
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
-ROOM = "-XX:ReservedCodeCacheSize=200m -Xmn256m"
+ROOM = "-XX:ReservedCodeCacheSize=200m -Xmn512m"
 
 
 def driver_settings(settings: Mapping[str, str]) -> dict[str, str]:
