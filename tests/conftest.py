@@ -79,23 +79,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     - tests/journeys/test_sigkill.py: six kills, not two; test_bulk.py: four kills, not two;
       test_dead_letters.py: 100,000 dead letters, not 3,000; test_cut_connections.py: 1,000 cuts of
       each port, not 200;
-    - tests/journeys/test_wheels.py: the plain wheel in another Python, with packages that pip
-      finds for it, not in this one with those that it has.
-    - tests/spark/test_short_runs.py: a class archive with all of Spark's classes, made by one
-      command and mapped by the next, not one with Java's own; test_stream_sigkill.py: six kills
-      of a driver, and of the broker, not one of a driver; test_audit.py: three kills, not one;
-      test_archive_live.py: two rounds, not one;
+    - tests/journeys/test_wheels.py: both wheels, and the plain one in another Python, with packages
+      that pip finds for it; not one built without a C compiler, in this Python;
+    - tests/spark/test_audit.py: three kills, and the audit of the files, not one, of the broker;
       test_stream_log_changes.py: streams of a session, also from files, not a stream's reader;
-      test_s3a.py: also an archive and an export into what is there;
+      test_jobs_commands.py: JSON beside the text of each job, not of most;
+    - tests/features/archive and authority: a server of S3, not a few lines of our own;
     - tests/journeys/test_without_a_feature.py: each feature is gone alone, not four at a time;
-    - tests/conformance: 1,000 topics of a gRPC client and 300 of Java's, not 200 and 50; two kills
+    - tests/conformance: 1,000 topics of a gRPC client and 300 of Java's, not 100 and 50; two kills
       under Java's client, not one; three stops of a broker of a cluster, not one;
-    - tests/celery/test_kills.py: six kills, not two;
-    - test_web_browser.py: pages of a telephone's width and of a screen's, not of the first only.
+    - tests/celery/test_kills.py: two workers and six kills, not one and two.
 
     What is marked long runs with --long only.  These prove without it what it proves:
     - a cluster of Spark (tests/spark/test_cluster.py): an executor's Python without Spark there,
       and test_sink_spark.py, where a task fails after it has sent;
+    - a command that starts Spark (test_short_runs.py): the session of all tests, beside it, which
+      starts as a command's does; drivers of streams that are killed (test_stream_sigkill.py):
+      test_stream.py, where a sink fails and streams are made anew; an archive while a broker
+      writes and deletes (test_archive_live.py): test_jobs_archive.py, where files vanish;
+      s3a (test_s3a.py): exports and archives in folders, by the same interface of Hadoop's;
     - jobs whose log is read by Spark's tasks, and an archive of RocketMQ's store
       (test_jobs_golden.py): test_source.py, test_jobs_archive.py;
     - the same audit with and without an archive (test_jobs_archive.py): the same records, beside
@@ -112,17 +114,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
       tests/server/test_service.py, each method, and test_stopping.py, a process;
     - forms and sessions in Chromium (tests/journeys/test_web_*.py): tests/server/web;
     - gRPC clients with a wrong key or none: tests/server/rocketmq_v2/test_guard.py;
-    - the Java client of RocketMQ 5 beside that of 4.9, C++'s in a cluster, and a permissive port of
-      TLS under Java's: the other clients there, and tests/journeys/test_tls.py;
+    - the Java client of RocketMQ 5 beside that of 4.9, C++'s in a cluster or with an account, a
+      plain client at a port of TLS, transactions and leases of clients over a kill: the other
+      clients there, tests/journeys/test_tls.py, tests/features/transactions and leases;
+    - a standby in trouble, a resync under load (tests/conformance/standby): tests/features/standby;
+      a stopped master, switches, an authority that is away or in an archive (authority's
+      test_fail_over.py): test_deciding.py; the drill of an archive: the kill beside it;
     - the Go client: those of Java and C++ in the same scenarios, and for its pulls of 0 messages
-      tests/server/remoting/test_consuming.py; the gRPC client for Java (--every-client has it,
-      too): those for Python and Node in the same scenarios;
+      tests/server/remoting/test_consuming.py; the gRPC clients for Python and Java (--every-client
+      has them, too): that for Node in the same scenarios;
     - the example of a cluster (tests/journeys/test_demo.py): tests/conformance/test_cluster.py;
     - clients of RocketMQ at a master that is killed (tests/conformance/standby):
       tests/features/standby/test_clients.py;
     - the benchmarks' growth, and all scenarios but one: nothing, they are tools.
-    Only with --long is it proved that a page does not move under who reads it, and that the log-in
-    is read at any width.
+    Only with --long is it proved that a page does not move under who reads it, and that pages are
+    read at any width.
     """
     parser.addoption(
         "--long",

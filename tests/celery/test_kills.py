@@ -1,7 +1,7 @@
 """Workers and the broker are killed while tasks wait for their time: none is lost, none is early.
 
---long does it with 10,000 tasks and six kills; the gate with 120 and two: of a worker,
-and of the broker.
+--long does it with 10,000 tasks, two workers and six kills; the gate with 120, one worker and
+two kills: of the worker, and of the broker.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def test_tasks_with_a_time_survive_kills(
     with broker(tmp_path / "broker") as running, sending_to(url_of(running.endpoint)):
         options = (f"--concurrency={at_work}", f"--pool={pool}", "--hostname")
         workers = [
-            Worker(url_of(running.endpoint), tmp_path, *options, f"{name}@here") for name in "ab"
+            Worker(url_of(running.endpoint), tmp_path, *options, f"{name}@here")
+            for name in ("ab" if is_long else "a")
         ]
         for each in workers:
             each.start()
@@ -53,8 +54,9 @@ def test_tasks_with_a_time_survive_kills(
                     running.kill()
                     running.restart()
                 else:
-                    workers[kill % 2].kill()
-                    workers[kill % 2].start()
+                    killed = workers[kill % len(workers)]
+                    killed.kill()
+                    killed.start()
             ran = workers[0].ran
 
             def missing() -> set[int]:

@@ -25,7 +25,7 @@ from tests.support.calls import turns_until
 from tests.support.exchanges import command_of, frame_of, scenarios
 from tests.support.remoting import ProtocolUnderTest, Talk, served_protocol
 
-FRAMES: Final = 5_000
+FRAMES: Final = 2_500
 FRAMES_LONG: Final = 100_000
 REPLIES: Final = frozenset({324, 325})
 """As RocketMQ does it, a reply is stored, too, if its code says that nobody could be given it."""
@@ -221,7 +221,7 @@ async def fuzzed(
 def test_damaged_frames_do_no_harm(
     tmp_path: Path, pytestconfig: pytest.Config, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """--long tries twenty times as many."""
+    """--long tries forty times as many."""
     count = FRAMES_LONG if pytestconfig.getoption("--long") else FRAMES
     seed = int(pytestconfig.getoption("--seed"))
     under_test = BrokerUnderTest(

@@ -1,10 +1,12 @@
-"""POP consumers: RocketMQ 5.3.2's Java client, to which the broker leases messages."""
+"""POP consumers: RocketMQ 5's Java clients, to which the broker leases messages."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from rmqlite.client import AdminClient
 from rmqlite.features.request_modes.requests import RequestMode
@@ -43,16 +45,17 @@ def behind(broker: BrokerProcess, group: str) -> int:
         return sum([each.lag for each in admin.group(group).progress])
 
 
+@pytest.mark.parametrize("name", ["java-5", pytest.param("java-pop", marks=pytest.mark.long)])
 def test_messages_are_consumed_failed_and_dead_lettered(
-    broker: BrokerProcess, programs: Callable[[str], Program], keys_in: KeysIn
+    name: str, broker: BrokerProcess, programs: Callable[[str], Program], keys_in: KeysIn
 ) -> None:
     """After mqadmin has set the group's mode; its members then ask the broker for their queues."""
-    topic, group = "popped", "poppers"
+    topic, group = f"popped-by-{name}", f"poppers-{name}"
     make(broker, topic, group)
     words = ["setConsumeMode", "-b", address_of(broker), "-t", topic, "-g", group, "-m", "POP"]
     printed = programs("java-5").mqadmin(*words, "-n", broker.name_server)
     assert f"topic[{topic}] group[{group}] consume mode[POP]" in printed
-    java = programs("java-pop")
+    java = programs(name)
     keys = [f"key-{number}" for number in range(40)]
     java.send(topic, *keys, "twice", "dead", tags="A")
     java.send(topic, "unwanted", tags="B")
@@ -67,6 +70,7 @@ def test_messages_are_consumed_failed_and_dead_lettered(
     java.do("stop", name=group)
 
 
+@pytest.mark.long
 def test_a_killed_broker_forgets_no_lease_and_no_ack(tmp_path: Path) -> None:
     """What was acknowledged never comes again; what is worked on can still be acknowledged; what
     nobody acknowledges comes again when its lease is over."""

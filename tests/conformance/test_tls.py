@@ -17,8 +17,13 @@ from tests.support.programs import Program
 
 
 @pytest.mark.parametrize("mode", [pytest.param("permissive", marks=pytest.mark.long), "enforcing"])
-def test_the_java_client_sends_and_consumes_over_tls(mode: str, tmp_path: Path) -> None:
-    """With an account; name server and broker alike; a plain client where the mode lets it."""
+def test_the_java_client_sends_and_consumes_over_tls(
+    mode: str, tmp_path: Path, is_long: bool
+) -> None:
+    """With an account; name server and broker alike.
+
+    With --long a plain client, too, where the mode lets it; else tests/journeys/test_tls.py.
+    """
     command, log = toolchains.java(), tmp_path / "java.log"
     keys = made(tmp_path / "keys")
     options = ["-Dtls.enable=true", "-Dtls.client.authServer=true"]
@@ -32,6 +37,8 @@ def test_the_java_client_sends_and_consumes_over_tls(mode: str, tmp_path: Path) 
             java.push("readers", "orders")
             java.until(lambda: java.got("readers") != [], "it arrives")
             java.do("stop", name="readers")
+        if not is_long:
+            return
         with Program(command, broker.name_server, log, **signing(ADMIN)) as plain:
             if mode == "permissive":
                 assert len(plain.send("orders", "plain")) == 1

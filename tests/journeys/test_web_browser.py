@@ -62,17 +62,18 @@ def orders(count: int) -> list[Message]:
     return [Message("orders", b'{"n": %d}' % n, keys=f"order-{n}") for n in range(count)]
 
 
+@pytest.mark.long
 def test_every_page_is_read_at_any_width_in_any_colour(
-    broker: BrokerProcess, browser: WebBrowser, is_long: bool
+    broker: BrokerProcess, browser: WebBrowser
 ) -> None:
-    """No page is wider than the screen, and dark is dark; without --long, of a telephone only."""
+    """No page is wider than the screen, and dark is dark."""
     die(broker, *orders(3), Message("orders", b"x", keys="k" * 300, tags="t" * 120))
     with Producer(broker.endpoint, "seed") as producer:
         producer.send(Message("orders", b"x", keys="k" * 300, delay_level=2))
         timer = producer.send(Message("orders", b"x", deliver_after="700d"))
     listed = ["/schedule?span=2y&level=timer", f"/record?id={timer.offset_message_id}"]
     listed += [f"/dead/letters?group={GROUP}", f"/group?name={GROUP}", f"/redrive?group={GROUP}"]
-    for width in (1280, 390) if is_long else (390,):
+    for width in (1280, 390):
         browser.emulate(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -124,7 +125,10 @@ def test_a_timer_is_found_two_years_away_and_moved(
 def test_letters_are_found_looked_at_and_redriven_to_the_end(
     broker: BrokerProcess, browser: WebBrowser
 ) -> None:
-    """The whole repair: from the overview to the last letter sent again."""
+    """The whole repair: from the overview to the last letter sent again.
+
+    At last the broker is killed: the page says that nobody answers, until somebody does.
+    """
     die(broker, *orders(30))
     die(broker, *orders(5), reason="HTTP 503")
     browser.open("/")
@@ -161,6 +165,12 @@ def test_letters_are_found_looked_at_and_redriven_to_the_end(
     browser.wait_for("30 dead letters on this page")
     browser.open(f"/dead/letters?group={GROUP}&view=open")
     browser.wait_for("5 dead letters")
+    browser.open("/")
+    broker.kill()
+    eventually(lambda: browser.one("#lost").is_displayed(), "the notice that nobody answers")
+    broker.start()
+    eventually(lambda: not browser.one("#lost").is_displayed(), "the notice is gone")
+    browser.complaints()
 
 
 @pytest.mark.long
@@ -239,6 +249,7 @@ def test_without_scripts_all_but_the_moving_works(
     assert any("done" in each.text for each in browser.all("td"))
 
 
+@pytest.mark.long
 def test_a_page_lives_on_over_a_crash_of_the_broker(
     broker: BrokerProcess, browser: WebBrowser
 ) -> None:

@@ -89,6 +89,7 @@ def location(browser: WebBrowser) -> str:
     return str(browser.driver.current_url)
 
 
+@pytest.mark.long
 def test_a_viewer_looks_and_an_admin_changes(browser: WebBrowser) -> None:
     """From a link in a chat, through a wrong secret, to the page; and out again."""
     browser.open("/schedule?topic=orders")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.java_gateway import JavaPackage, JVMView
 
 from rmqlite.spark.jobs.running import short_run
-from rmqlite.spark.session import session
+from rmqlite.spark.session import register, started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,9 +34,9 @@ QUICK = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.ui.explainMode": "simple",
-    "spark.driver.extraJavaOptions": (
-        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=200m -Xmn256m"
-    ),
+    "spark.broadcast.compress": "false",
+    "spark.broadcast.checksum": "false",
+    "spark.shuffle.compress": "false",
 }
 
 # Before all else on its path, a Python of Spark finds Spark in a zip, and compiles all of it: a
@@ -65,12 +67,14 @@ UNCHECKED = (
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
+ROOM = "-XX:ReservedCodeCacheSize=200m -Xmn512m"
 
 
 def driver_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Those of a short run, for a driver of the tests."""
     makes_archive = "ArchiveClassesAtExit" in settings[JAVA]
-    return {**settings, **QUICK} | ({JAVA: UNCHECKED} if makes_archive else {})
+    java = UNCHECKED if makes_archive else settings[JAVA]
+    return {**settings, **QUICK, JAVA: f"{java} {ROOM}"}
 
 
 def remember_found(names: type[Any]) -> None:
@@ -98,14 +102,37 @@ def python_of_spark(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def said_at_the_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the start of the session below wrote to standard error."""
+    return tmp_path_factory.mktemp("start") / "said"
+
+
+@contextmanager
+def error_in(path: Path) -> Iterator[None]:
+    """Standard error, also of processes that start inside, goes into this file."""
+    before = os.dup(2)
+    with path.open("wb") as said:
+        os.dup2(said.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+
+
+@pytest.fixture(scope="session")
+def spark(
+    tmp_path_factory: pytest.TempPathFactory, said_at_the_start: Path
+) -> Iterator[SparkSession]:
     """Two slots, each task tried up to three times; ends with the last test that uses it."""
     warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
     for names in (JVMView, JavaPackage):
         remember_found(names)
     with short_run({}) as settings:
         conf = driver_settings(settings) | warehouse
-        made = session("local[2,3]", app_name="rmqlite tests", conf=conf)
+        with error_in(said_at_the_start):
+            made = started("local[2,3]", app_name="rmqlite tests", conf=conf, is_quiet=True)
+        register(made)
         made.sparkContext.setLogLevel("ERROR")
         yield made
         made.stop()

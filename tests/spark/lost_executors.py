@@ -17,7 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F
 
 from rmqlite.spark.session import session
-from tests.spark.conftest import QUICK
+from tests.spark.conftest import JAVA, QUICK, UNCHECKED
 
 PARTITIONS = 4
 ROWS = 1_000
@@ -28,7 +28,8 @@ SLOW_S_MAX = 60
 SETTINGS = {
     "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": QUICK["spark.driver.extraJavaOptions"],
+    "spark.executor.extraJavaOptions": UNCHECKED,
+    JAVA: UNCHECKED,
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
     "spark.speculation.quantile": "0.5",

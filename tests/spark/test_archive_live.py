@@ -39,15 +39,16 @@ def log_files(broker: BrokerProcess) -> list[Path]:
     return sorted((broker.store / "commitlog").glob("[0-9]*"))
 
 
+@pytest.mark.long
 def test_archive_and_log_have_every_record_once(
-    spark: SparkSession, broker: BrokerProcess, tmp_path: Path, is_long: bool
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     """Each run archives while messages are sent and delivered; then retention takes the files."""
     place = tmp_path / "archive"
     sending = Sending(broker.endpoint, SEED, pause_s=0.02)
     sending.start()
     try:
-        for _ in range(2 if is_long else 1):
+        for _ in range(2):
             begun = len(log_files(broker))
             eventually(lambda n=begun: len(log_files(broker)) > n + 1, "the log grows")  # type: ignore[misc]
             found = pipeline("archive", "--path", broker.store, "--archive", place)

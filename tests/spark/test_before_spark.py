@@ -20,9 +20,14 @@ TABLES = ("reconcile", "lateness", "slo", "retries", "redrives", "forecast")
 MORE = {"archive": ("--archive", "kept"), "dlq-export": ("--output", "dlq")}
 COMMANDS = """
 import json, os, sys
+from functools import cache
+from typer import testing
+from typer.main import get_command
 from typer.testing import CliRunner
 from rmqlite.cli.main import app
 
+# As in tests/conftest.py.
+testing._get_command = cache(get_command)
 for line in sys.stdin:
     folder, commands = json.loads(line)
     os.chdir(folder)

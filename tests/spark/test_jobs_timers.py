@@ -16,7 +16,7 @@ import pytest
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.words.names import HALF_TOPIC, TIMER_TOPIC
 from rmqlite.spark.jobs import waits as w
-from rmqlite.spark.reading import read_log
+from rmqlite.spark.reading import read_here
 from tests.support.foreign_timers import Foreign
 from tests.support.golden import Row, pending_timers, unpack_timers
 from tests.support.jobs import answered, named
@@ -143,6 +143,6 @@ def test_spark_and_the_store_find_the_same_timers_pending(
     pending = [ends[offset] for offset in foreign.pending()]
     assert len(pending) > KEYS / 4
     root = str(under_test.root)
-    found = w.ended(read_log(spark, path=root, endpoint="", columns=w.MORE_COLUMNS))
+    found = w.ended(read_here(spark, path=root, endpoint="", columns=w.MORE_COLUMNS))
     is_open = "level = -1 and completion is null"
     assert sorted(row.end_offset for row in found.where(is_open).collect()) == pending

@@ -59,11 +59,11 @@ def test_all_that_a_broker_does_to_messages_is_decoded(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A real broker with several log files, two topics, and messages that wait."""
-    keys = OF_ANY_DISK | {"mappedFileSizeCommitLog": "1048576", "maxMessageSize": "300000"}
+    keys = OF_ANY_DISK | {"mappedFileSizeCommitLog": "131072", "maxMessageSize": "37500"}
     with BrokerProcess(tmp_path_factory.mktemp("running"), keys) as broker:
         with Producer(broker.endpoint, "shop") as producer:
             for number in range(30):
-                body = bytes([number]) * 90_000
+                body = bytes([number]) * 11_250
                 producer.send(Message("orders", body, keys=f"k{number}", tags="t"))
             messages = [Message("bills", b"%d" % n, delay_level=n % 3 * 9) for n in range(300)]
             producer.send_batch(messages)
@@ -82,7 +82,7 @@ def over_the_wire(broker: BrokerProcess, **options: str) -> list[Row]:
     "options",
     [
         {},
-        {"sliceBytes": "300k"},
+        {"sliceBytes": "40k"},
         {"topic": "bills"},
         {"topicPattern": "SCHEDULE*"},
         {"topics": "orders,bills", "queueIds": "0,2"},
@@ -111,9 +111,9 @@ def test_a_slice_over_the_wire_may_begin_in_a_body(
     running: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Looking back for a record is another read of the broker."""
-    monkeypatch.setattr(records, "WINDOW_BYTES", 50_000)
-    monkeypatch.setattr("rmqlite.spark.arrow.records.LOOK_BACK_BYTES", 100_000)
-    assert over_the_wire(running, sliceBytes="200k") == every(running.store)
+    monkeypatch.setattr(records, "WINDOW_BYTES", 6_250)
+    monkeypatch.setattr("rmqlite.spark.arrow.records.LOOK_BACK_BYTES", 12_500)
+    assert over_the_wire(running, sliceBytes="25k") == every(running.store)
 
 
 def test_a_snapshot_of_a_broker_is_that_of_its_files(running: BrokerProcess) -> None:

@@ -74,13 +74,11 @@ def run(*words: str) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
+@pytest.mark.long
 def test_exports_archives_and_tables_lie_in_an_object_store(
-    tmp_path: Path, with_s3a: SparkSession, is_long: bool
+    tmp_path: Path, with_s3a: SparkSession
 ) -> None:
-    """Added, verified, and read again; a bucket that is missing is one line.
-
-    With --long, an export adds nothing twice, and a job reads an archive.
-    """
+    """Added, nothing twice, verified, and read again; a bucket that is missing is one line."""
     path = store(tmp_path / "store")
     source = ["--path", path]
     export = ["dlq-export", *source, "--output", "s3a://bucket/dlq"]
@@ -88,18 +86,15 @@ def test_exports_archives_and_tables_lie_in_an_object_store(
         export,
         ["slo", *source, "--output", "s3a://bucket/slo", "--format", "csv"],
         ["slo", *source, "--output", "s3a://nowhere/slo"],
+        export,
+        ["archive", *source, "--archive", "s3a://bucket/archive"],
+        ["reconcile", *source, "--archive", "s3a://bucket/archive", "--json"],
     ]
-    if is_long:
-        commands += [
-            export,
-            ["archive", *source, "--archive", "s3a://bucket/archive"],
-            ["reconcile", *source, "--archive", "s3a://bucket/archive", "--json"],
-        ]
     found = [run(*words) for words in commands]
     letters = read_export(with_s3a, "s3a://bucket/dlq").count()
     levels = with_s3a.read.option("header", "true").csv("s3a://bucket/slo").collect()
-    added, written, missing, *more = found
-    assert [code for code, *_ in found] == [0, 0, 3, *[0 for _ in more]], found
+    added, written, missing, again, archived, reconciled = found
+    assert [code for code, *_ in found] == [0, 0, 3, 0, 0, 0], found
     assert "200 added to s3a://bucket/dlq, 0 were there already" in added[2]
     assert letters == 200
     assert "wrote s3a://bucket/slo, a folder of csv" in written[2]
@@ -107,12 +102,10 @@ def test_exports_archives_and_tables_lie_in_an_object_store(
     (error,) = [line for line in missing[2].splitlines() if line.startswith("error: ")]
     assert "cannot list s3a://nowhere/slo: UnknownStoreException" in error
     assert "Request ID" not in error
-    if is_long:
-        again, archived, reconciled = more
-        assert "0 added to s3a://bucket/dlq, 200 were there already" in again[2]
-        assert "retention may delete the log before physical offset" in archived[2]
-        totals = json.loads(reconciled[1])["totals"]
-        assert (totals["delivered"], totals["pending"]) == (1, 1)
+    assert "0 added to s3a://bucket/dlq, 200 were there already" in again[2]
+    assert "retention may delete the log before physical offset" in archived[2]
+    totals = json.loads(reconciled[1])["totals"]
+    assert (totals["delivered"], totals["pending"]) == (1, 1)
 
 
 def test_without_the_jars_the_error_says_what_is_missing(

@@ -140,11 +140,15 @@ def test_java_completes_an_archive_and_the_next_java_maps_it(cache: Path) -> Non
     assert len([*cache.glob("*.jsa")]) == 1
 
 
-def test_a_command_says_one_line_before_its_answer(tmp_path: Path, is_long: bool) -> None:
-    """Nothing of Spark's.  With --long, it makes an archive, and a second run maps that.
+def test_a_short_run_starts_without_a_word(spark: SparkSession, said_at_the_start: Path) -> None:
+    """The session of all tests begins as that of a command does."""
+    assert spark.range(3).count() == 3
+    assert said_at_the_start.read_text() == ""
 
-    Without, there is no place for one: to make it takes as long as the job.
-    """
+
+@pytest.mark.long
+def test_a_command_says_one_line_before_its_answer(tmp_path: Path) -> None:
+    """Nothing of Spark's; it makes an archive, and a second run maps that."""
     store = StoreUnderTest(tmp_path / "store")
     store.append(scheduled("later", 3))
     store.sync()
@@ -154,20 +158,20 @@ def test_a_command_says_one_line_before_its_answer(tmp_path: Path, is_long: bool
         for name, text in os.environ.items()
         if name not in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
     }
-    environment["XDG_CACHE_HOME"] = str(tmp_path if is_long else store.log_files()[0])
+    environment["XDG_CACHE_HOME"] = str(tmp_path)
     command = [sys.executable, "-m", "rmqlite", "pipeline", "reconcile", "--path", str(store.root)]
 
     def archives() -> list[Path]:
         return [each for each in tmp_path.glob("rmqlite/*.jsa") if running.is_complete(each)]
 
     made = []
-    for _ in range(2 if is_long else 1):
+    for _ in range(2):
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.returncode == 0
         assert done.stderr.count("\n") == 1
         assert done.stderr.startswith(f"reading {store.root}: physical offsets 0 to ")
         assert "The promises held" in done.stdout
-        eventually(lambda: bool(archives()) or not is_long, "Java has written the archive")
+        eventually(lambda: bool(archives()), "Java has written the archive")
         made.append([each.stat().st_ino for each in archives()])
     assert made[0] == made[-1]
-    assert len(made[0]) == is_long
+    assert len(made[0]) == 1

@@ -80,12 +80,12 @@ def test_a_task_that_fails_after_sending_sends_nothing_twice(
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        if context and context.attemptNumber() == 0 and number == 29_800:
+        if context and context.attemptNumber() == 0 and number == 7_800:
             raise RuntimeError("the task fails, as tasks do")
         return str(number).encode()
 
     breaking = F.udf(once_broken, "binary", useArrow=False)
-    df = spark.range(0, 30_000, 1, 1).select(breaking("id").alias("body"))
+    df = spark.range(0, 8_000, 1, 1).select(breaking("id").alias("body"))
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = spark.conf.get(name)
     spark.conf.set(name, "100")
@@ -94,9 +94,9 @@ def test_a_task_that_fails_after_sending_sends_nothing_twice(
         result = bulk_schedule(df, endpoint=broker.endpoint, job_id="tries", **settings)  # type: ignore[arg-type]
     finally:
         spark.conf.set(name, before or "10000")
-    assert result.accepted == 30_000
+    assert result.accepted == 8_000
     assert result.duplicates > 0, "the first try has sent nothing: this shows nothing"
-    assert pending(broker, "tries") == 30_000
+    assert pending(broker, "tries") == 8_000
 
 
 def test_a_mistake_ends_in_one_line_of_ours(spark: SparkSession, broker: BrokerProcess) -> None:
@@ -131,11 +131,10 @@ def test_a_stream_that_goes_back_a_batch_sends_nothing_twice(
 ) -> None:
     """A batch that was sent, but not committed by Spark, has the same ids again."""
     source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
-    for _ in range(3):
-        messages(spark, 100).select("body").write.mode("append").parquet(str(source))
+    messages(spark, 300).select("body").write.parquet(str(source))
 
     def run() -> None:
-        stream = spark.readStream.schema("body binary").option("maxFilesPerTrigger", "2")
+        stream = spark.readStream.schema("body binary").option("maxFilesPerTrigger", "1")
         query = (
             stream.parquet(str(source))
             .writeStream.format("rmqlite")

@@ -72,7 +72,7 @@ def ends(offsets: dict[str, Any]) -> dict[tuple[str, int], int]:
     return {at: end for at, end in from_spark(offsets).items() if at[0] != TABLES_TOPIC}
 
 
-@pytest.mark.parametrize("kind", ["endpoint", "path"])
+@pytest.mark.parametrize("kind", ["endpoint", pytest.param("path", marks=pytest.mark.long)])
 def test_batches_follow_each_other(broker: BrokerProcess, kind: str) -> None:
     """From the beginning, limited, to the end; each offset survives Spark's JSON."""
     send(broker, *["a"] * 7, "b", "b")
@@ -155,7 +155,7 @@ def test_a_stream_that_goes_on_waits_for_its_broker_and_a_new_one_does_not(
     reader.stop()
 
 
-@pytest.mark.parametrize("kind", ["endpoint", "path"])
+@pytest.mark.parametrize("kind", ["endpoint", pytest.param("path", marks=pytest.mark.long)])
 def test_what_retention_took_is_told_or_passed_over(broker: BrokerProcess, kind: str) -> None:
     """A stream that was away for too long."""
     send(broker, *["a"] * 8, size=SEGMENT // 3)
@@ -171,7 +171,7 @@ def test_what_retention_took_is_told_or_passed_over(broker: BrokerProcess, kind:
     assert read(reader, at, end) == [("a", 0, n) for n in range(2, 8)]
 
 
-@pytest.mark.parametrize("kind", ["endpoint", "path"])
+@pytest.mark.parametrize("kind", [pytest.param("endpoint", marks=pytest.mark.long), "path"])
 def test_a_stream_begins_at_a_time(broker: BrokerProcess, kind: str) -> None:
     """The broker's clock; a queue without a later record begins at its end."""
     send(broker, "a", "b", "a")

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from rmqlite.client import Message, Producer
 from rmqlite.client.raw import RawReader
 from rmqlite.kernel.words.errors import Unavailable
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 SEED = int(os.environ.get("RMQLITE_SEED", "20261121"))
 KILLS = 6
-"""With --long; without it, one: each kill costs a start of Spark."""
+"""Each costs a start of Spark."""
 SPAN_S = 1.5
 """A batch takes a fifth of it, so that a kill hits any part of any of the next few."""
 TOPICS = ("orders", "orders-late")
@@ -111,11 +113,10 @@ def rows_of(table: DataFrame) -> list[tuple[Any, ...]]:
     return list(zip(*columns.values(), strict=True))
 
 
-def test_each_record_is_in_the_sink_exactly_once(
-    spark: SparkSession, tmp_path: Path, is_long: bool
-) -> None:
-    """Killed in the first batch from "latest", read from the broker's files; with --long at any
-    moment of later ones, too, read from the broker and from its files in turn.
+@pytest.mark.long
+def test_each_record_is_in_the_sink_exactly_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Killed in the first batch from "latest", read from the broker's files, and at any moment of
+    later ones, read from the broker and from its files in turn.
 
     The broker is killed, too, and comes back: the stream does not notice.  Topics and queues
     that come meanwhile are read from their beginning.
@@ -132,7 +133,7 @@ def test_each_record_is_in_the_sink_exactly_once(
         killed: list[int] = []
         drivers: list[Driver] = []
         try:
-            for number in range(KILLS if is_long else 1):
+            for number in range(KILLS):
                 drivers.append(driver := Driver(log, *places[number % 2], checkpoint, sink))
                 # The first one as soon as its first batch has begun.
                 before = batches(checkpoint)

@@ -122,26 +122,25 @@ def test_a_filter_on_a_topic_reads_that_topic_alone(
     log = read_log_by_topic(spark, topics, path=str(store.root), columns=columns)
     plain = read_log(spark, path=str(store.root), columns=columns)
     log.createOrReplaceTempView("pruned")
-    spark.createDataFrame(plain.collect(), plain.schema).createOrReplaceTempView("whole")
-    for where, scans in (
-        ("topic = 'orders'", 1),
-        ("topic = '%DLQ%billing' AND body = 'd'", 1),
-        ("topic = 'other'", 1),
-        ("topic = 'nothing'", 1),
-        ("topic IN ('orders', 'other')", 2),
-        ("topic LIKE '%DLQ%'", 2),
-        ("true", 3),
-        ("topic <> 'orders'", 2),
+    whole = sorted(plain.collect())
+    for where, scans, is_wanted in (
+        ("topic = 'orders'", 1, lambda row: row.topic == "orders"),
+        ("topic = '%DLQ%billing' AND body = 'd'", 1, lambda row: row.body == b"d"),
+        ("topic = 'other'", 1, lambda row: row.topic == "other"),
+        ("topic = 'nothing'", 1, lambda _: False),
+        ("topic IN ('orders', 'other')", 2, lambda row: row.topic[0] == "o"),
+        ("topic LIKE '%DLQ%'", 2, lambda row: row.topic[0] == "%"),
+        ("true", 3, lambda _: True),
+        ("topic <> 'orders'", 2, lambda row: row.topic != "orders"),
     ):
         found = spark.sql(f"SELECT * FROM pruned WHERE {where}")
-        wanted = spark.sql(f"SELECT * FROM whole WHERE {where}")
-        assert sorted(found.collect()) == sorted(wanted.collect()), where
+        assert sorted(found.collect()) == [row for row in whole if is_wanted(row)], where
         capsys.readouterr()
         found.explain()
         assert capsys.readouterr().out.count("BatchScan") == scans, where
     both = log.where("topic = 'orders'").unionByName(log.where("topic = 'other'"))
     assert sorted(row["topic"] for row in both.collect()) == ["orders"] * 3 + ["other"]
-    assert log.count() == plain.count() == 6
+    assert log.count() == len(whole) == 6
 
 
 def test_topics_that_cannot_be_pruned_are_refused(

@@ -16,6 +16,7 @@ from rmqlite.kernel.words.clock import pause_s
 from tests.support import toolchains
 from tests.support.broker_processes import free_port
 from tests.support.eventually import eventually
+from tests.support.fake_s3 import FakeS3
 
 _REFUSAL: Final = "<Error><Code>{0}</Code><Message>{0}</Message></Error>"
 
@@ -45,7 +46,7 @@ def s3_server(log: Path) -> Iterator[str]:
 
 
 class BadBucket:
-    """Passes requests on to a server; a bad day is a value of `day`.
+    """Passes requests on to the server at an address, or to a few lines of our own without one.
 
     away: no answer.  broken: the status 500, each second time.  refused: the status and code.
     bytes_per_s: how slowly bodies are taken.  requests: how many have come.
@@ -56,6 +57,7 @@ class BadBucket:
         self.refused: tuple[int, str] | None = None
         self.bytes_per_s = 0
         self.requests = 0
+        self._own = FakeS3()
         host = address.removeprefix("http://")
         bucket = self
 
@@ -98,6 +100,11 @@ class BadBucket:
         if refused:
             text = _REFUSAL.format(refused[1]).encode()
             return refused[0], [("content-length", str(len(text)))], text
+        if not host:
+            headers = {name.lower(): value for name, value in asked.headers.items()}
+            status, about, text = self._own.answer(asked.command, asked.path, headers, body)
+            about.append(("content-length", str(len(text))))
+            return status, about, text if asked.command != "HEAD" else b""
         link = http.client.HTTPConnection(host, timeout=60)
         link.request(asked.command, asked.path, body, dict(asked.headers.items()))
         found = link.getresponse()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 from threading import Lock
+
+import pytest
 
 from rmqlite.client import (
     CONSUME_SUCCESS,
@@ -22,17 +24,22 @@ from tests.support.grpc_clients import GrpcClient, on_each
 from tests.support.programs import Program
 
 
+@pytest.fixture(scope="module")
+def java(v2_broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """A client of 4.9 at the same broker."""
+    log = tmp_path_factory.mktemp("client-of-4.9") / "java.log"
+    with Program(toolchains.java(), v2_broker.name_server, log) as program:
+        yield program
+
+
 def test_what_the_other_protocols_send_is_consumed(
-    clients: list[GrpcClient], admin: AdminClient, v2_broker: BrokerProcess, tmp_path: Path
+    clients: list[GrpcClient], admin: AdminClient, v2_broker: BrokerProcess, java: Program
 ) -> None:
     """With tags, properties and delays, of a client of 4.9 and of rmqlite's own."""
     topics = [f"{client.name}-from-others" for client in clients]
     for topic in topics:
         admin.create_topic(topic, 4)
-    with (
-        Program(toolchains.java(), v2_broker.name_server, tmp_path / "java.log") as java,
-        Producer(v2_broker.endpoint, "own", send_timeout_ms=60_000) as own,
-    ):
+    with Producer(v2_broker.endpoint, "own", send_timeout_ms=60_000) as own:
         for topic in topics:
             java.send(topic, "java", tags="T", properties={"who": "java"})
             java.send(topic, "java-later", tags="T", level=1)
@@ -59,7 +66,7 @@ def test_what_the_other_protocols_send_is_consumed(
 
 
 def test_what_these_clients_send_the_others_consume(
-    clients: list[GrpcClient], admin: AdminClient, v2_broker: BrokerProcess, tmp_path: Path
+    clients: list[GrpcClient], admin: AdminClient, v2_broker: BrokerProcess, java: Program
 ) -> None:
     """A client of 4.9 and rmqlite's own, each in a group of its own, with retries."""
     admin.create_topic("to-others", 4)
@@ -79,10 +86,7 @@ def test_what_these_clients_send_the_others_consume(
         client.do("transact", topic="to-others", decides={f"{client.name}-half": "commit"})
 
     expected = {f"{client.name}-{what}" for client in clients for what in ("now", "soon", "half")}
-    with (
-        Program(toolchains.java(), v2_broker.name_server, tmp_path / "java.log") as java,
-        PushConsumer(v2_broker.endpoint, "own-readers", listen) as own,
-    ):
+    with PushConsumer(v2_broker.endpoint, "own-readers", listen) as own:
         own.subscribe("to-others")
         own.start()
         fails = {f"{client.name}-now": 99 for client in clients}
@@ -91,5 +95,6 @@ def test_what_these_clients_send_the_others_consume(
         java.until(lambda: expected == set(java.keys("java-readers")), "Java gets all of them")
         eventually(lambda: {" ".join(m.keys) for m in got} == expected, "so does our client")
         eventually(lambda: len(list(admin.letters.dead("java-readers"))) == len(fails), "dead")
+    java.do("stop", name="java-readers")
     who = {m.properties["who"] for m in got if " ".join(m.keys).endswith("now")}
     assert who == {client.name for client in clients}

@@ -12,7 +12,7 @@ from rmqlite.testing import BrokerProcess
 from tests.support.eventually import eventually
 from tests.support.grpc_clients import COMMANDS, GrpcClient
 
-TOPICS, TOPICS_IN_A_LONG_RUN = 200, 1_000
+TOPICS, TOPICS_IN_A_LONG_RUN = 100, 1_000
 ALWAYS = "node"
 """Its start is the most fragile: it waits for ever for what it has missed."""
 PRODUCED = 20
@@ -42,7 +42,7 @@ def test_a_consumer_of_a_thousand_topics_gets_a_message_of_each(
     """It parks a receive for each of them on one connection, and is still heard on it.
 
     One client after the other: each asks for an assignment of each every five seconds.  Without
-    --long, it is two hundred topics.
+    --long, it is a hundred topics.
     """
     if name != ALWAYS and not pytestconfig.getoption("--every-client"):
         pytest.skip("only with --every-client")

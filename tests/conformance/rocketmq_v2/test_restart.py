@@ -9,7 +9,7 @@ from tests.conformance.conftest import live_broker
 from tests.conformance.rocketmq_v2.conftest import QUICK
 from tests.support.grpc_clients import GrpcClient, on_each, running
 
-STREAMED = 400
+STREAMED = 200
 INVISIBLE_S = 10
 """The shortest that a consumer may ask for."""
 SETTINGS_AGAIN = ("java", "node")

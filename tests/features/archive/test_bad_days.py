@@ -1,6 +1,6 @@
 """An object store on its bad days: the broker serves on, says what is the matter, and catches up.
 
-A server of S3's protocol stands behind a proxy that fails.
+S3's protocol behind a proxy that fails: with --long that of a real server.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ pytestmark = pytest.mark.xdist_group("s3")  # one server for all, which takes se
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server with a bucket, for all tests of this module."""
+def server(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[str]:
+    """A server with a bucket, for all tests of this module; "" without --long."""
+    if not pytestconfig.getoption("--long"):
+        yield ""
+        return
     with s3_server(tmp_path_factory.mktemp("s3") / "server.log") as address:
         yield address
 

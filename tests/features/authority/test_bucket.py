@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from rmqlite.features.archive.objects import ArchiveBucket
 from rmqlite.features.authority.bucket import LOCK, BucketRegister
 from rmqlite.features.authority.record import MasterRecord, RecordChanged
 from rmqlite.kernel.words.errors import InvalidValue, StoreUnavailable
-from tests.support.s3 import s3_server
+from tests.support.s3 import BadBucket, s3_server
 
 RECORD = MasterRecord("127.0.0.1:1", 1, ("127.0.0.1:1",), "the log")
 LEASE_MS = 9_000
@@ -30,13 +31,18 @@ input()
 
 @pytest.fixture(params=["file", "s3"])
 def url(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_long: bool,
 ) -> Iterator[str]:
+    """Of a folder, and of an object store, which is a real server with --long."""
     if request.param == "file":
         yield f"file://{tmp_path}/archive"
         return
-    with s3_server(tmp_path / "server.log") as address:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    with ExitStack() as stack:
+        server = stack.enter_context(s3_server(tmp_path / "server.log")) if is_long else ""
+        monkeypatch.setenv("AWS_ENDPOINT_URL", stack.enter_context(BadBucket(server)).address)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
         monkeypatch.setenv("AWS_REGION", "us-east-1")

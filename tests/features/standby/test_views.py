@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from urllib.request import urlopen
 
+from typer.testing import CliRunner, Result
+
+from rmqlite.cli.main import app
 from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import free_port
 from tests.support.standbys import Pair, is_master
@@ -32,13 +33,12 @@ def test_both_brokers_show_both_copies(tmp_path: Path) -> None:
             for name in ("standby_behind_bytes", "standby_behind_seconds", "one_copy_seconds"):
                 assert f"\nrmqlite_{name} " in text
             status = run("status", "-e", first.endpoint)
-            assert (status.returncode, "SLAVE" in status.stdout) == (0, True)
+            assert (status.exit_code, "SLAVE" in status.stdout) == (0, True)
 
 
 def shown(broker: BrokerProcess) -> str:
     return run("standby", "show", "--json", "-e", broker.endpoint).stdout
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "rmqlite", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, words)
