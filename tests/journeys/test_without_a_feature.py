@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.build_wheels import ROOT
+from tests.support.eventually import WAIT_S
 
 FEATURES = sorted(each.parent.name for each in (ROOT / "rmqlite/features").glob("*/__init__.py"))
 GROUPS = 6
@@ -20,5 +21,5 @@ def test_a_kernel_without_a_feature_keeps_its_promises(tmp_path: Path, is_long: 
     """
     gone = FEATURES if is_long else [",".join(FEATURES[first::GROUPS]) for first in range(GROUPS)]
     command = [sys.executable, "-m", "tests.support.without_a_feature", str(tmp_path), *gone]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=2 * WAIT_S)
     assert (done.stdout, done.returncode) == ("", 0), done.stdout + done.stderr

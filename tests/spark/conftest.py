@@ -92,6 +92,23 @@ def remember_found(names: type[Any]) -> None:
     names.__getattr__ = found
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Function) -> Iterator[None]:
+    """A test that is ended in a call to Java does not read the answer: the connection is closed.
+
+    Else the next test would take it for the answer to its own first call, and so would all others.
+    """
+    try:
+        return (yield)
+    except pytest.fail.Exception:
+        made: Any = item.funcargs.get("spark")
+        if made is not None:
+            connection = made.sparkContext._gateway._gateway_client.get_thread_connection()
+            if connection is not None:
+                connection.close()
+        raise
+
+
 @pytest.fixture(scope="session", autouse=True)
 def python_of_spark(tmp_path_factory: pytest.TempPathFactory) -> None:
     """For all sessions of this process, and those of its drivers."""

@@ -27,9 +27,9 @@ from rmqlite.kernel.sends.calls import DraftCall
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.names import dlq_topic, retry_topic
+from tests.support.eventually import WAIT_S
 
 GROUP, TOPIC = "readers", "orders"
-PATIENCE_S = 60
 Scenario = Callable[[Service], Awaitable[None]]
 
 
@@ -46,10 +46,10 @@ class Asking:
 
     async def open(self, running: Running) -> None:
         async def asking() -> None:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WAIT_S):
                 await self._scenario(running.service)
                 # A task that ends would end the broker.
-                await asyncio.sleep(PATIENCE_S)
+                await asyncio.sleep(WAIT_S)
 
         self._asking = running.tasks.create_task(asking(), name="asking")
 
