@@ -90,7 +90,7 @@ def _install(python: Path, extras: list[str]) -> None:
     what = f".[{','.join(extras)}]" if extras else "."
     print(f"installing {what} into {VENV.name}/; the first time this takes a minute", flush=True)
     STAMP.unlink(missing_ok=True)
-    pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+    pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     if not os.environ.get("PYTHONDONTWRITEBYTECODE"):
         # Modules are compiled when they are first imported: most of them never are.
         pip.append("--no-compile")

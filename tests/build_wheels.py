@@ -20,7 +20,7 @@ PLAIN_TAG = "py3-none-any"
 
 def build_wheels(folder: Path, source: Path = ROOT) -> tuple[Path, Path]:
     """The wheel that pip builds here, and the plain one."""
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--wheel-dir", str(folder), str(source)], check=True)
     (built,) = folder.glob("rmqlite-*.whl")
     return built, plain_of(built)

@@ -126,7 +126,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     - the example of a cluster (tests/journeys/test_demo.py): tests/conformance/test_cluster.py;
     - clients of RocketMQ at a master that is killed (tests/conformance/standby):
       tests/features/standby/test_clients.py;
-    - the benchmarks' growth, and all scenarios but one: nothing, they are tools.
+    - the scenarios of the benchmarks, and their growth: nothing, they are tools.
     Only with --long is it proved that a page does not move under who reads it, and that pages are
     read at any width.
     """

@@ -20,6 +20,7 @@ from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.certificates import keys_of, made, trusting
 from tests.support.command_processes import run_command
 
+pytestmark = pytest.mark.xdist_group("endpoints")
 PORTS = ("grpcPort", "listenPort", "webPort", "metricsPort")
 
 

@@ -79,7 +79,7 @@ def test_the_audit_of_a_killed_brokers_store_says_the_promises_held(
         with Producer(broker.endpoint, "changed") as producer:
             waiting = [Message("orders", b"x", delay_level=FAR) for _ in range(4 * CHANGED)]
             sent = producer.send_batch(waiting)
-        sending = Sending(broker.endpoint, seed)
+        sending = Sending(broker.endpoint, seed, pause_s=0.002 if is_long else 0.02)
         sending.start()
         for number in range(KILLS_IN_A_LONG_RUN if is_long else KILLS):
             if number == 0:

@@ -12,8 +12,12 @@ from typing import Final
 from xdist.scheduler import LoadGroupScheduling
 
 ALONE: Final = tuple(
-    f"tests/{each}/"
-    for each in ("benchmarks", "conformance", "features/archive", "journeys", "model", "spark")
+    f"tests/{each}"
+    for each in (
+        *("benchmarks/", "conformance/", "features/archive/", "journeys/", "model/", "spark/"),
+        *("features/cluster/", "features/authority/test_fail_over", "features/ha/test_following"),
+        *("features/standby/test_bad_days", "features/standby/test_clients"),
+    )
 )
 
 

@@ -230,6 +230,7 @@ def test_every_scenario_gives_its_figures(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_run_is_compared_with_an_earlier_one(tmp_path: Path) -> None:
     """With processes that make the load, a document, and a table of 80 columns."""
     file = tmp_path / "figures.json"
