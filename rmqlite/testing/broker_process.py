@@ -39,6 +39,7 @@ _LOCK: Final = threading.Lock()
 READY_SECONDS_MAX: Final = 600.0
 STOP_SECONDS_MAX: Final = 120.0
 LOG_LINES_MAX: Final = 30
+PORT_SHARES: Final = 8
 PORTS: Final = ("listenPort", "grpcPort", "nameServerPort")
 OF_ANY_DISK: Final = {
     "diskSpaceWarningLevelRatio": "100",
@@ -321,8 +322,14 @@ def broker(folder: Path | None = None, **settings: object) -> Iterator[BrokerPro
 
 @cache
 def _ports() -> Iterator[int]:
-    """Begun anywhere: other runs of the tests look for ports at the same time."""
-    return iter(SystemRandom().sample(range(20_000, 32_000), 12_000))
+    """Begun anywhere: other runs of the tests look for ports at the same time.
+
+    The processes of one run, as pytest-xdist names them (gw0, gw1), have ports of their own.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    first = int(worker) % PORT_SHARES if worker.isdecimal() else 0
+    ports = range(20_000 + first, 32_000, PORT_SHARES)
+    return iter(SystemRandom().sample(ports, len(ports)))
 
 
 def free_port() -> int:

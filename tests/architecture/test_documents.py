@@ -56,6 +56,7 @@ OPTIONS_OF_OTHERS = {
     "--scale",
     "--seconds",
     "--seed",
+    "--sync-ms",
     "--timers",
     "--together",
     "--turns",

@@ -124,8 +124,13 @@ def make(cluster: Cluster, java: Program) -> Make:
 
     def made(topic: str, queues: int = 4) -> None:
         words = f"updateTopic -c DefaultCluster -t {topic} -r {queues} -w {queues}"
-        mqadmin(cluster, java, words)
-        eventually(lambda: brokers_of(cluster, java, topic) == set(cluster.names), "all have it")
+
+        def have_it() -> bool:
+            # Again: mqadmin passes over a broker that does not answer it in time.
+            mqadmin(cluster, java, words)
+            return brokers_of(cluster, java, topic) == set(cluster.names)
+
+        eventually(have_it, "all have it")
 
     return made
 

@@ -15,6 +15,7 @@ from tests.support.celery_tasks import app
 from tests.support.eventually import eventually
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+STOP_S_MAX = 120
 
 
 class Ran(NamedTuple):
@@ -65,7 +66,11 @@ class Worker:
         """A warm shutdown; the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        try:
+            return self.process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired as error:
+            error.add_note(self.said()[-3_000:])
+            raise
 
     def ran(self) -> list[Ran]:
         file = self._folder / "ran"

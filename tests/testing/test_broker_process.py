@@ -264,3 +264,14 @@ def test_a_process_with_many_open_files_has_brokers(tmp_path: Path) -> None:
         with BrokerProcess(tmp_path / "broker", {}) as broker:
             broker.advance(hours=1)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_processes_of_one_run_choose_other_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between a look at a port and the broker's start, another one's test took it."""
+    found = []
+    for worker in ("gw0", "gw1", "gw2"):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+        found.append({*broker_process._ports.__wrapped__()})
+    assert min(map(len, found)) >= 1_000
+    assert not found[0] & found[1]
+    assert not (found[0] | found[1]) & found[2]
