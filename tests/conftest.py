@@ -100,8 +100,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
       s3a (test_s3a.py): exports and archives in folders, by the same interface of Hadoop's;
     - jobs whose log is read by Spark's tasks, and an archive of RocketMQ's store
       (test_jobs_golden.py): test_source.py, test_jobs_archive.py;
-    - the same audit with and without an archive (test_jobs_archive.py): the same records, beside
-      it, and an audit with one (test_archive_live.py);
+    - the same audit with and without an archive (test_jobs_archive.py): the same records, and an
+      audit with one, beside it;
     - a stream behind a retention that deletes (test_stream_log_changes.py): the same error and the
       same option after a repair, beside it, and test_stream_reader.py;
     - jobs on stores that were closed or have timers (test_jobs_timers.py), or are RocketMQ's

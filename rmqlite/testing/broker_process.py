@@ -39,7 +39,6 @@ _LOCK: Final = threading.Lock()
 READY_SECONDS_MAX: Final = 600.0
 STOP_SECONDS_MAX: Final = 120.0
 LOG_LINES_MAX: Final = 30
-PORT_SHARES: Final = 8
 PORTS: Final = ("listenPort", "grpcPort", "nameServerPort")
 OF_ANY_DISK: Final = {
     "diskSpaceWarningLevelRatio": "100",
@@ -324,11 +323,13 @@ def broker(folder: Path | None = None, **settings: object) -> Iterator[BrokerPro
 def _ports() -> Iterator[int]:
     """Begun anywhere: other runs of the tests look for ports at the same time.
 
-    The processes of one run, as pytest-xdist names them (gw0, gw1), have ports of their own.
+    The processes of one run, as pytest-xdist names and counts them, have ports of their own.
     """
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
-    first = int(worker) % PORT_SHARES if worker.isdecimal() else 0
-    ports = range(20_000 + first, 32_000, PORT_SHARES)
+    number, first, step = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw"), 0, 1
+    if number.isdecimal():
+        step = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        first = int(number) % step
+    ports = range(20_000 + first, 32_000, step)
     return iter(SystemRandom().sample(ports, len(ports)))
 
 

@@ -50,7 +50,6 @@ def begun(code: str, *arguments: object, ignored: tuple[int, ...] = ()) -> subpr
     return process
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_backup_that_is_ended_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     """A part that is left refuses the backup of each later night."""
