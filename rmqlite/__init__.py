@@ -22,4 +22,4 @@ README.md beside this file is the tour.
 Importing this package imports nothing else.
 """
 
-__version__ = "0.18.0"
+__version__ = "0.19.0"

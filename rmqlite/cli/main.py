@@ -12,8 +12,9 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pkgutil import resolve_name
 from typing import Annotated, Any, Final
 
 import typer
@@ -21,29 +22,8 @@ from rich.markup import escape
 from typer.core import HAS_RICH, TyperGroup
 
 from rmqlite import __version__
-from rmqlite.cli import (
-    acl,
-    broker,
-    completion,
-    consume,
-    group,
-    levels,
-    message,
-    send,
-    standby,
-    status,
-    tls,
-    topic,
-)
-from rmqlite.cli.dlq import app as dlq_app
-from rmqlite.cli.dlq import job
-from rmqlite.cli.output.documents import schema
+from rmqlite.cli import completion
 from rmqlite.cli.output.terminal import error_line
-from rmqlite.cli.pipeline import app as pipeline_app
-from rmqlite.cli.schedule import app as schedule_app
-from rmqlite.cli.schedule.retry import app as retry_app
-from rmqlite.cli.store import app as store_app
-from rmqlite.cli.top import top
 from rmqlite.kernel import compiled
 from rmqlite.kernel.words.errors import RmqliteError, Unavailable
 
@@ -59,11 +39,69 @@ ACCOUNT_HELP: Final = (
     " from, RMQLITE_TLS_CERTIFICATE and RMQLITE_TLS_KEY those of the client's own, if it needs one."
 )
 
+COMMANDS: Final = {
+    "broker": "rmqlite.cli.broker:broker",
+    "send": "rmqlite.cli.send:send",
+    "consume": "rmqlite.cli.consume:consume",
+    "status": "rmqlite.cli.status:status",
+    "schema": "rmqlite.cli.output.documents:schema",
+    "top": "rmqlite.cli.top:top",
+    "message": "rmqlite.cli.message:app",
+    "schedule": "rmqlite.cli.schedule:app",
+    "retry": "rmqlite.cli.schedule.retry:app",
+    "dlq": "rmqlite.cli.dlq:app",
+    "topic": "rmqlite.cli.topic:app",
+    "group": "rmqlite.cli.group:app",
+    "levels": "rmqlite.cli.levels:app",
+    "standby": "rmqlite.cli.standby:app",
+    "job": "rmqlite.cli.dlq.job:app",
+    "store": "rmqlite.cli.store:app",
+    "pipeline": "rmqlite.cli.pipeline:app",
+    "acl": "rmqlite.cli.acl:app",
+    "tls": "rmqlite.cli.tls:app",
+}
+"""Each word after rmqlite, in the order of --help: a function, or the group of its nouns."""
 MAY_BE_EMPTY: Final = {
     "body": "a body of blanks is one; an empty one is refused as on every protocol",
     "retry_policy": "'' gives a group RocketMQ's own policy back",
 }
 """The parameters that may be empty or blank, and why."""
+
+
+class Commands(Mapping[str, Any]):
+    """The commands by name; each is imported and built when it is asked for.
+
+    All of them take most of a second, and nearly every call is for one.
+    """
+
+    def __init__(self) -> None:
+        self._built: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._built:
+            command = _built(name, resolve_name(COMMANDS[name]))
+            _check_what_is_given(command)
+            if HAS_RICH:
+                _escape_markup(command)
+            self._built[name] = command
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+def _built(name: str, found: Any) -> Any:
+    """What typer makes of a function or a group of commands."""
+    parent = typer.Typer(add_completion=False)
+    parent.callback()(lambda: None)
+    if isinstance(found, typer.Typer):
+        parent.add_typer(found, name=name)
+    else:
+        parent.command(name)(found)
+    return typer.main.get_group(parent).commands[name]
 
 
 class CommandLine(TyperGroup):
@@ -74,6 +112,8 @@ class CommandLine(TyperGroup):
         _check_what_is_given(self)
         if HAS_RICH:
             _escape_markup(self)
+        commands: Any = Commands()
+        self.commands = commands
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -177,27 +217,6 @@ def root(
     ] = False,
 ) -> None:
     """A RocketMQ 4.x compatible delay, retry and dead-letter broker, and its tools."""
-
-
-app.command("broker")(broker.broker)
-app.command("send")(send.send)
-app.command("consume")(consume.consume)
-app.add_typer(message.app, name="message")
-app.add_typer(schedule_app, name="schedule")
-app.add_typer(retry_app, name="retry")
-app.add_typer(dlq_app, name="dlq")
-app.add_typer(topic.app, name="topic")
-app.add_typer(group.app, name="group")
-app.add_typer(levels.app, name="levels")
-app.add_typer(standby.app, name="standby")
-app.add_typer(job.app, name="job")
-app.add_typer(store_app, name="store")
-app.add_typer(pipeline_app, name="pipeline")
-app.add_typer(acl.app, name="acl")
-app.add_typer(tls.app, name="tls")
-app.command("status")(status.status)
-app.command("schema")(schema)
-app.command("top")(top)
 
 
 def main() -> None:

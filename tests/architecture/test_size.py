@@ -53,7 +53,7 @@ SIZES: Final = {
     "features.standby": Size(1_677, 12),
     "features.transactions": Size(759, 7),
     "features.unique_ids": Size(268, 3),
-    "cli": Size(12_082, 59),
+    "cli": Size(12_101, 59),
     "celery": Size(768, 6),
     "client": Size(6_489, 28),
     "protocols": Size(17_005, 86),

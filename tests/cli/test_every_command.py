@@ -9,12 +9,14 @@ from __future__ import annotations
 import typing
 from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from rmqlite.cli.main import COMMANDS as PLACES
 from rmqlite.cli.main import MAY_BE_EMPTY, app
 from rmqlite.cli.output.documents import DOCUMENT
 from tests.cli.conftest import Run
@@ -127,7 +129,19 @@ def _sources(
         yield from _sources(group.typer_instance, below)
 
 
-SOURCES = {" ".join(path): texts for path, texts in _sources(app)}
+def _all() -> typer.Typer:
+    """All commands as they are written."""
+    every = typer.Typer()
+    for name, place in PLACES.items():
+        found = resolve_name(place)
+        if isinstance(found, typer.Typer):
+            every.add_typer(found, name=name)
+        else:
+            every.command(name)(found)
+    return every
+
+
+SOURCES = {" ".join(path): texts for path, texts in _sources(_all())}
 
 
 def test_the_written_help_of_every_command_is_known() -> None:

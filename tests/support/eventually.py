@@ -14,12 +14,12 @@ WAIT_S: Final = 400.0
 PAUSE_S_MAX: Final = 0.2
 
 
-def eventually(is_so: Callable[[], bool], what: str) -> None:
+def eventually(is_so: Callable[[], bool], what: str, wait_s: float = WAIT_S) -> None:
     """Return as soon as it is so; fail when it is not in time."""
-    until_s = elapsed_s() + WAIT_S
+    until_s = elapsed_s() + wait_s
     pause, pause_s = threading.Event(), 0.02
     while not is_so():
-        assert elapsed_s() < until_s, f"not in {WAIT_S:.0f} s: {what}"
+        assert elapsed_s() < until_s, f"not in {wait_s:.0f} s: {what}"
         pause.wait(pause_s)
         # Who looks all the time takes the machine from those that it waits for.
         pause_s = min(PAUSE_S_MAX, pause_s * 1.3)
