@@ -226,7 +226,8 @@ class Broker:
     def tables(self) -> dict[str, Snapshot]:
         """The tables to save with every persist of the store, by file name."""
         found: dict[str, Snapshot] = {}
+        end = self.store.end
         for tables in self.tables_of_features:
-            found |= {name: partial(dict, tree) for name, tree in tables().items()}
+            found |= {name: self.store.tables.dated(tree, end) for name, tree in tables().items()}
         # Last, because a feature may commit an offset of its own.
         return {OFFSETS_TABLE: self.offsets.snapshot(), **found}

@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_473, 111),
+    "kernel": Size(22_485, 111),
     "features": Size(753, 8),
     "features.accounts": Size(1_046, 8),
     "features.archive": Size(1_023, 7),
@@ -50,7 +50,7 @@ SIZES: Final = {
     "features.redrive": Size(2_351, 11),
     "features.simple_consumer": Size(236, 3),  # SimpleConsumer
     "features.sql": Size(826, 6),
-    "features.standby": Size(1_677, 12),
+    "features.standby": Size(1_714, 12),
     "features.transactions": Size(759, 7),
     "features.unique_ids": Size(268, 3),
     "cli": Size(12_101, 59),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.kernel.records.queue_entry import ENTRY, ENTRY_BYTES
+from rmqlite.kernel.store.key_index import IndexJob, KeyIndex
 from rmqlite.kernel.words.errors import StoreDamaged
 from rmqlite.kernel.words.message import DELAY
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC
@@ -116,6 +117,35 @@ def test_what_is_lost_is_made_again(
     index = contents(under_test.root / "index")
     getattr(under_test, end)()
     lose(under_test.root)
+    under_test.open()
+    assert under_test.view() == before
+    assert contents(under_test.root / "index") == index
+
+
+@pytest.mark.parametrize("lose", [remove_progress, remove_index])
+def test_a_long_walk_writes_its_keys_meanwhile(
+    under_test: StoreUnderTest, lose: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else those of ten million records lie in memory until its end; a kill in it does no harm."""
+    monkeypatch.setattr("rmqlite.kernel.store.dispatch._INDEXED_TOGETHER", 3)
+    monkeypatch.setattr("rmqlite.kernel.store.dispatch._WRITTEN_TOGETHER", 5)
+    under_test.fill()
+    before = under_test.view()
+    under_test.close()
+    index = contents(under_test.root / "index")
+    lose(under_test.root)
+    flushed, left = KeyIndex.flushed, [2]
+
+    def killed(keys: KeyIndex, job: IndexJob) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+        flushed(keys, job)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(KeyIndex, "flushed", killed)
+        with pytest.raises(KeyboardInterrupt):
+            under_test.open()
     under_test.open()
     assert under_test.view() == before
     assert contents(under_test.root / "index") == index

@@ -27,8 +27,13 @@ from rmqlite.kernel.store.disk.files import Files, SystemFiles
 from rmqlite.kernel.store.disk.regular_file import SMALL_FILE_BYTES_MAX
 from rmqlite.kernel.store.log.log_walk import WINDOW_BYTES, LogWalk
 from rmqlite.kernel.store.opening.file_sizes import sizes_of
+from rmqlite.kernel.store.opening.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE
+from rmqlite.kernel.store.tables.logged_tables import LOG_END, LOG_LACKS
+from rmqlite.kernel.store.tables.tables import BACKUP, load
+from rmqlite.kernel.store.timer_index import IndexDamaged, TimerIndex
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import Refused, RmqliteError, StoreDamaged
+from rmqlite.kernel.words.limits import INT64_MAX
 
 FOLDER: Final = "tails"
 KEPT: Final = ("clock.json", "consumerOffset.json", "replication.json", "archive.json")
@@ -57,7 +62,7 @@ class Tail:
 def cut_tail(config: BrokerConfig) -> None:
     """End the log where the master's differs, if that was found out before this start.
 
-    The opening that follows makes everything else of the log.  A crash in between does no harm:
+    The opening that follows makes everything else fit the log.  A crash in between does no harm:
     the next start does the rest.  Raises StoreLocked, StoreUnavailable, StoreDamaged.
     """
     role = role_of(config)
@@ -70,7 +75,7 @@ def cut_tail(config: BrokerConfig) -> None:
         begin, size = role.cut_at, sizes_of(files, root, config).log_file_bytes
         commit_log = CommitLog(files, root / "commitlog", size)
         _lay_aside(files, root, commit_log, begin)
-        _forget_all_but_the_log(files, root)
+        _forget_what_knows_it(files, root, begin)
         commit_log.sums.begin_at(commit_log.sums.known_before(begin), begin)
         commit_log.synced_end = begin
         commit_log.cut(begin)
@@ -163,10 +168,42 @@ def _copied(files: Files, path: Path, walk: LogWalk) -> tuple[int, list[str]]:
     return end, ids
 
 
-def _forget_all_but_the_log(files: Files, root: Path) -> None:
-    for folder, kept in ((root / "config", KEPT), (root / "timers", ())):
-        for name in files.names(folder):
-            if not name.startswith(kept):
-                files.remove(folder / name)
-        if files.is_folder(folder):
-            files.sync_folder(folder)
+def _forget_what_knows_it(files: Files, root: Path, begin: int) -> None:
+    """Forget what was made of records from `begin` on; the opening goes on with all else.
+
+    Every table says up to where in the log it is true.  If one knows the tail, because a persist
+    had begun after it, or does not say it, because an older rmqlite wrote it, or has what the log
+    lacks, all is made of the log again: that takes minutes for ten million records.
+    """
+    folder = root / "config"
+    names = [each for each in files.names(folder) if not each.startswith(KEPT)]
+    present = {each.removesuffix(BACKUP) for each in names} - {DELAY_OFFSET_TABLE}
+    is_old = PROGRESS_TABLE in present
+    is_old = is_old and all(_true_up_to(files, folder / each) <= begin for each in present)
+    # RocketMQ's file has no room for such a number, and who has storeProgress.json needs it not.
+    for name in names:
+        if not is_old or name.startswith(DELAY_OFFSET_TABLE):
+            files.remove(folder / name)
+    timers = TimerIndex(files, root / "timers")
+    try:
+        mark = timers.open()
+        is_old = is_old and (mark is None or mark.log_end <= begin)
+    except IndexDamaged:
+        is_old = False
+    if not is_old:
+        timers.remove()
+    timers.close()
+    for each in (folder, root / "timers"):
+        if files.is_folder(each):
+            files.sync_folder(each)
+
+
+def _true_up_to(files: Files, path: Path) -> int:
+    """The physical offset up to which a table is true; the highest one if it does not say it."""
+    key = "physicalOffset" if path.name == PROGRESS_TABLE else LOG_END
+    try:
+        tree = load(files, path) or {}
+    except StoreDamaged:
+        return INT64_MAX
+    end = tree.get(key)
+    return end if isinstance(end, int) and LOG_LACKS not in tree else INT64_MAX

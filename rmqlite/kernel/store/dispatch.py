@@ -45,6 +45,8 @@ QUEUES_A_ROUND: Final = 2
 """Queues whose files are removed at once: each takes four syncs of a folder."""
 
 _INDEXED_TOGETHER: Final = 256
+_WRITTEN_TOGETHER: Final = 1 << 20
+"""So many records of a walk may have keys that are in memory only, in some 150 MiB."""
 _TIMERS: Final = queue_of(TIMERS)
 
 
@@ -119,7 +121,7 @@ class Dispatch:
         """The records of a walk; those that RocketMQ would index are entered, the last ones at
         the end."""
         keyed: list[Keyed] = []
-        for walked in walk:
+        for count, walked in enumerate(walk, 1):
             yield walked
             head = walked.head
             if record.is_indexed(head.sys_flag):
@@ -128,6 +130,10 @@ class Dispatch:
             if len(keyed) >= _INDEXED_TOGETHER:
                 self.index.add(keyed)
                 keyed = []
+            if count % _WRITTEN_TOGETHER == 0:
+                job = self.index.begin_flush()
+                job.run()
+                self.index.flushed(job)
         self.index.add(keyed)
 
     def next_place(self, key: QueueKey, stored_ms: int) -> Place:

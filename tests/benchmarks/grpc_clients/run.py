@@ -8,8 +8,10 @@ other, as the clients do it.  "p50" and "p99" are of one send, or of one receive
 acknowledgements.  "CPU" is the CPU time of the broker's process for each message.  RocketMQ's Java
 client for the remoting protocol does the same beside them against the same broker.
 With --rocketmq all of it runs against RocketMQ 5.3.3 with its proxy, too, in turns: the machine of
-one moment is faster than that of another, so compare the ratios.  Then thousands of receives wait
-at rmqlite, and many messages are received and not acknowledged.
+one moment is faster than that of another, so compare the ratios.  With --workers N a broker with
+grpcWorkers=N is the third; the CPU time is that of all its processes.  With --pin each broker has
+the first core, with all its processes, and the clients have the others.  Then thousands of receives
+wait at rmqlite, and many messages are received and not acknowledged.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ import pytest
 from rmqlite.client import AdminClient
 from rmqlite.testing import BrokerProcess
 from tests.benchmarks.grpc_clients import waiting
+from tests.benchmarks.grpc_workers import workers_of
 from tests.support import toolchains
 from tests.support.broker_processes import cpu_s_of
 from tests.support.grpc_clients import COMMANDS, GrpcClient
@@ -61,12 +64,15 @@ class Figure(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A broker that is measured, with the running clients by name."""
+    """A broker that is measured, by its processes, with the running clients by name."""
 
     name: str
-    pid: int
+    pids: list[int]
     clients: dict[str, GrpcClient]
     remoting: Program
+
+    def cpu_s(self) -> float:
+        return sum(map(cpu_s_of, self.pids))
 
 
 Rows = dict[tuple[str, str], dict[str, list[Figure]]]
@@ -74,27 +80,44 @@ Rows = dict[tuple[str, str], dict[str, list[Figure]]]
 
 
 @contextmanager
-def ours(folder: Path, topics: list[str]) -> Iterator[Target]:
+def on_cores(cores: set[int]) -> Iterator[None]:
+    """What is started meanwhile runs on these cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def ours(folder: Path, topics: list[str], cores: set[int], workers: int) -> Iterator[Target]:
     settings = {"flushDiskType": "SYNC_FLUSH", "diskSpaceWarningLevelRatio": "100"}
-    with BrokerProcess(folder, settings, is_forked=False) as broker, ExitStack() as stack:
+    broker = BrokerProcess(folder, settings | {"grpcWorkers": str(workers)}, is_forked=False)
+    with ExitStack() as stack:
+        with on_cores(cores):
+            stack.enter_context(broker)
         with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:
             for topic in topics:
                 admin.create_topic(topic, 4)
         clients = _clients(stack, broker.endpoint, folder)
         remoting = _remoting(stack, broker.name_server, folder)
-        yield Target(OURS, broker.pid, clients, remoting)
+        name = f"{OURS}, {workers} workers" if workers else OURS
+        yield Target(name, [broker.pid, *workers_of(broker.pid)], clients, remoting)
 
 
 @contextmanager
-def theirs(folder: Path, topics: list[str]) -> Iterator[Target]:
-    with proxy(folder) as started, ExitStack() as stack:
+def theirs(folder: Path, topics: list[str], cores: set[int]) -> Iterator[Target]:
+    with ExitStack() as stack:
+        with on_cores(cores):
+            started = stack.enter_context(proxy(folder))
         log = folder / "admin.log"
         command = toolchains.java(toolchains.JAVA_5)
         with Program(command, started.name_server, log) as admin:
             started.make_topics(admin, *topics)
         clients = _clients(stack, started.endpoint, folder)
         remoting = _remoting(stack, started.name_server, folder)
-        yield Target(THEIRS, started.pid, clients, remoting)
+        yield Target(THEIRS, [started.pid], clients, remoting)
 
 
 def _clients(stack: ExitStack, endpoint: str, folder: Path) -> dict[str, GrpcClient]:
@@ -134,9 +157,9 @@ def measure(target: Target, turn: int, sizes: Sizes, rows: Rows) -> None:
 
 
 def _measured(target: Target, client: GrpcClient, command: str, asked: dict[str, Any]) -> Figure:
-    before_s = cpu_s_of(target.pid)
+    before_s = target.cpu_s()
     (found,) = [event for event in client.do(command, **asked) if "seconds" in event]
-    cpu_s = cpu_s_of(target.pid) - before_s
+    cpu_s = target.cpu_s() - before_s
     times = statistics.quantiles([each * 1e3 for each in found["times"]], n=100)
     count = found.get("loaded") or found["drained"]
     return Figure(count / found["seconds"], (times[49], times[98]), cpu_s / count * 1e6)
@@ -146,17 +169,17 @@ def _measure_remoting(target: Target, turn: int, sizes: Sizes, rows: Rows) -> No
     topic = f"remoting-{turn}"
     for what, threads in (("one at a time", 1), (f"{TOGETHER} at a time", TOGETHER)):
         asked = {"topic": topic, "threads": threads, "seconds": 3.0, "batch": 1}
-        before_s = cpu_s_of(target.pid)
+        before_s = target.cpu_s()
         (found,) = _messages(target.remoting.do("send", **asked))
-        cpu_us = (cpu_s_of(target.pid) - before_s) / found["messages"] * 1e6
+        cpu_us = (target.cpu_s() - before_s) / found["messages"] * 1e6
         ms = 1e3 * threads * found["seconds"] / found["messages"]
         figure = Figure(found["messages"] / found["seconds"], (ms, ms), cpu_us)
         _note(rows, target, "remoting, Java", f"send, {what}", figure)
     full = f"{topic}-full"
     target.remoting.do("fill", topic=full, count=sizes.together)
-    before_s = cpu_s_of(target.pid)
+    before_s = target.cpu_s()
     (found,) = _messages(target.remoting.do("drain", topic=full, count=sizes.together))
-    cpu_us = (cpu_s_of(target.pid) - before_s) / found["messages"] * 1e6
+    cpu_us = (target.cpu_s() - before_s) / found["messages"] * 1e6
     figure = Figure(found["messages"] / found["seconds"], (0, 0), cpu_us)
     _note(rows, target, "remoting, Java", "pull and commit, push consumer", figure)
 
@@ -175,12 +198,19 @@ def _text(figure: Figure) -> str:
     return f"{figure.rate:,.0f}/s {p50:.2f} {p99:.2f} ms {figure.cpu_us:,.0f} us"
 
 
-def compare(folder: Path, sizes: Sizes, turns: int, *, with_rocketmq: bool) -> Rows:
+def compare(folder: Path, options: argparse.Namespace) -> Rows:
     rows: Rows = {}
+    sizes, turns = Sizes(options.alone, options.together), options.turns
+    first, *rest = sorted(os.sched_getaffinity(0))
+    of_broker, of_clients = ({first}, {*rest}) if options.pin else ({first, *rest},) * 2
     with ExitStack() as stack:
-        targets = [stack.enter_context(ours(folder / "ours", topics(turns)))]
-        if with_rocketmq:
-            targets.append(stack.enter_context(theirs(folder / "theirs", topics(turns))))
+        stack.enter_context(on_cores(of_clients))
+        targets = [
+            stack.enter_context(ours(folder / f"ours-{workers}", topics(turns), of_broker, workers))
+            for workers in sorted({0, options.workers})
+        ]
+        if options.rocketmq:
+            targets.append(stack.enter_context(theirs(folder / "theirs", topics(turns), of_broker)))
         for target in targets:
             for name, client in target.clients.items():
                 asked = {"topic": f"{name}-warm", "size": SIZE, "together": TOGETHER}
@@ -194,7 +224,7 @@ def compare(folder: Path, sizes: Sizes, turns: int, *, with_rocketmq: bool) -> R
 
 
 def table(rows: Rows) -> str:
-    """Medians of the turns; ratio: the median of how many times the rate of RocketMQ it was."""
+    """Medians of the turns, and those of the others' ratios to the rate of the last one."""
     lines = []
     for (client, scenario), figures in rows.items():
         cells = [f"{client:14} {scenario:30}"]
@@ -203,8 +233,9 @@ def table(rows: Rows) -> str:
             p50, p99 = [median_low([each.ms[at] for each in found]) for at in (0, 1)]
             cpu_us = median_low([each.cpu_us for each in found])
             cells.append(f"{name}: {rate:8,.0f}/s {p50:7.2f} {p99:7.2f} ms {cpu_us:7,.0f} us")
-        if len(figures) > 1:
-            ratios = [a.rate / b.rate for a, b in zip(*figures.values(), strict=True)]
+        *others, last = figures.values()
+        for each in others:
+            ratios = [a.rate / b.rate for a, b in zip(each, last, strict=True)]
             cells.append(f"ratio {median_low(ratios):.2f}")
         lines.append("  ".join(cells))
     return "\n".join(lines)
@@ -222,17 +253,18 @@ def main() -> None:
     add("--alone", type=int, default=500, help="messages one at a time (default 500)")
     add("--together", type=int, default=5_000, help="messages 32 at a time (default 5,000)")
     add("--turns", type=int, default=1, help="how often all is measured; medians count")
+    add("--workers", type=int, default=0, help="a broker with so many gRPC workers, too")
+    add("--pin", action="store_true", help="each broker on the first core, clients on the others")
     add("--rocketmq", action="store_true", help="RocketMQ with its proxy, too")
     add("--parked", type=int, default=5_000, help="how many receives wait; 0: none")
     add("--invisible", type=int, default=100_000, help="how many are not acknowledged; 0: none")
     add("--dir", type=Path, help="a folder on the disk to measure; default: the temporary one")
     options = parser.parse_args()
-    sizes = Sizes(options.alone, options.together)
     with tempfile.TemporaryDirectory(dir=options.dir) as name:
         folder = Path(name)
         if options.turns:
             try:
-                found = compare(folder, sizes, options.turns, with_rocketmq=options.rocketmq)
+                found = compare(folder, options)
             except (pytest.skip.Exception, pytest.fail.Exception) as error:
                 raise SystemExit(str(error)) from None
             print(table(found))

@@ -64,8 +64,12 @@ def compare(
     with_rocketmq: bool,
     turns: int = 1,
     timers: bool = False,
+    only: str = "",
 ) -> list[Row]:
-    """The figures of each broker, by its name.  Progress goes to stderr."""
+    """The figures of each broker, by its name.  Progress goes to stderr.
+
+    only: a part of the names of the scenarios that run.
+    """
     version = WITH_TIMERS if timers else VERSION
     command = toolchains.java_program(SOURCE)
     rows: dict[str, dict[str, list[Figure]]] = {}
@@ -83,6 +87,8 @@ def compare(
             warm_up(program, sizes, after_ms=AFTER_MS if timers else 0)
         for turn in range(turns):
             for scenario in (timer_scenarios if timers else scenarios)(sizes, turn):
+                if only not in scenario.name:
+                    continue
                 for target in targets if turn % 2 == 0 else reversed(targets):
                     found = measured(scenario, target, programs[target.name])
                     for name, figure in found.items():
@@ -141,6 +147,7 @@ def main() -> None:
     add("--flush", choices=FLUSHES, default="sync", help="flushDiskType of both brokers")
     add("--dir", type=Path, help="a folder on the disk to measure; default: the temporary one")
     add("--timers", action="store_true", help="timers, and RocketMQ 5.3.2")
+    add("--only", default="", metavar="TEXT", help="the scenarios with this text in their names")
     add("--only-rmqlite", action="store_true", help="leave RocketMQ's broker out")
     options = parser.parse_args()
     sizes = Sizes(options.seconds, options.messages, options.parked, waited=300, timers=1_000)
@@ -153,6 +160,7 @@ def main() -> None:
                 with_rocketmq=not options.only_rmqlite,
                 turns=options.turns,
                 timers=options.timers,
+                only=options.only,
             )
         except (pytest.skip.Exception, pytest.fail.Exception) as error:
             raise SystemExit(str(error)) from None

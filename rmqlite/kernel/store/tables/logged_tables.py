@@ -181,9 +181,14 @@ class LoggedTables:
         found: dict[str, tables.Snapshot] = {}
         for name, tree in self._saving.items():
             self.ends[name] = log_end
-            keys = {LOG_END: log_end} | ({LOG_LACKS: True} if name in self.unlogged else {})
-            found[name] = partial(dict, tree, **keys)
+            found[name] = self.dated(tree, log_end, is_logged=name not in self.unlogged)
         return found
+
+    @staticmethod
+    def dated(tree: Tree, log_end: int, *, is_logged: bool = True) -> tables.Snapshot:
+        """A snapshot that says up to where in the log it is true."""
+        keys = {LOG_END: log_end} | ({} if is_logged else {LOG_LACKS: True})
+        return partial(dict, tree, **keys)
 
     def saved(self) -> None:
         """The snapshots are on disk; without this call the next ones repeat them."""
