@@ -37,7 +37,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
     keys, accounts = made(folder / "keys"), folder / "plain_acl.yml"
     accounts.write_text(ACCOUNTS)
     accounts.chmod(0o600)
-    settings = keys_of(keys) | {"aclEnable": "true", "aclFile": str(accounts)}
+    settings = keys_of(keys, grpcWorkers="2") | {"aclEnable": "true", "aclFile": str(accounts)}
     with live_broker(folder / "broker", **settings) as broker:
         credentials = Credentials(ADMIN, SECRET, ca=(keys / "ca.pem").read_text())
         with AdminClient(
