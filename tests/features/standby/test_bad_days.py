@@ -213,7 +213,16 @@ def test_only_an_account_with_the_right_may_follow_by_tls(tmp_path: Path) -> Non
                 assert admin.switch() == master.endpoint
                 producer.send(Message(TOPIC, b"with two copies"))
                 wait_for_copy(master, admins)
-        assert replication(pair.second, admins).peer == f"tls://{pair.first.endpoint}"
+
+        def follows_by_tls() -> bool:
+            try:
+                found = replication(pair.second, admins)
+            except Unavailable:
+                # It copies before its workers have started.
+                return False
+            return found.peer == f"tls://{pair.first.endpoint}"
+
+        eventually(follows_by_tls, "the former master follows by TLS")
 
 
 def has_two_copies(master: BrokerProcess) -> bool:
