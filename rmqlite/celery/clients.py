@@ -29,6 +29,7 @@ from rmqlite.kernel.words.errors import (
     PermissionMissing,
     TopicUnknown,
 )
+from rmqlite.kernel.words.message import host_text
 from rmqlite.kernel.words.names import TOOLS_GROUP, retry_topic
 from rmqlite.protocols.shared.secret_files import read_text
 
@@ -46,7 +47,7 @@ class Clients:
         hosts = [parse_url(_with_scheme(each)) for each in client.alt] or [alone]
         prefix = TLS if is_tls else ""
         self.endpoint: Final = ",".join(
-            f"{prefix}{each.get('hostname') or 'localhost'}:{each.get('port') or PORT}"
+            prefix + host_text(each.get("hostname") or "localhost", each.get("port") or PORT)
             for each in hosts
         )
         files = client.ssl if isinstance(client.ssl, dict) else {}

@@ -28,6 +28,7 @@ from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.clock import zone_text
 from rmqlite.kernel.words.levels import LevelTable, parse_levels
 from rmqlite.kernel.words.limits import NOTE_CHARS_MAX
+from rmqlite.kernel.words.message import host_text
 from rmqlite.kernel.words.visible import printable
 from rmqlite.views.broker import RateRows
 from rmqlite.views.levels import delay_cell, level_text
@@ -352,10 +353,7 @@ class Visit:
 
 def _address(request: Request) -> str:
     """Host and port of the browser, or of the proxy before the page."""
-    if request.client is None:
-        return ""
-    host, port = request.client
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return "" if request.client is None else host_text(*request.client)
 
 
 PageMethod = Callable[[Visit], Awaitable[Response]]

@@ -54,16 +54,18 @@ SIZES: Final = {
     "features.transactions": Size(759, 7),
     "features.unique_ids": Size(268, 3),
     "cli": Size(12_101, 59),
-    "celery": Size(768, 6),
+    # celery: addresses of IPv6.
+    "celery": Size(769, 6),
     "client": Size(6_489, 28),
-    "protocols": Size(17_005, 86),
+    # protocols: gRPC workers get TLS keys that change while they start, and run on uvloop.
+    "protocols": Size(17_010, 86),
     # metrics.groups
     "rmqlite": Size(190, 4),
     "spark": Size(7_797, 41),
     "store_tools": Size(7_311, 33),
     "testing": Size(577, 4),
     "views": Size(2_064, 9),
-    "web": Size(2_453, 11),
+    "web": Size(2_451, 11),
     "C": Size(2_530, 15),
 }
 

@@ -68,6 +68,8 @@ def test_an_error_says_field_value_and_rule() -> None:
     error = InvalidValue("queue_id", 9, "0 to 3")
     assert str(error) == "queue_id must be 0 to 3, not '9'"
     assert (error.field, error.value, error.rule) == ("queue_id", "9", "0 to 3")
+    explained = InvalidValue("port", 9, "free on bindAddress=:: (in use); or 0")
+    assert str(explained) == "port must be free on bindAddress=:: (in use), not '9'; or 0"
 
 
 def test_a_long_value_is_shortened() -> None:

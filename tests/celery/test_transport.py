@@ -275,6 +275,7 @@ def test_hosts_account_and_certificates_come_from_the_url(tmp_path: Any) -> None
     assert clients.credentials.ca == "PEM"
     with pytest.raises(InvalidValue, match="ca_certs"):
         assert Connection(url, ssl={"ca_certs": str(tmp_path)}).transport
+    assert Connection("rmqlite://[::1]:7//").transport.clients.endpoint == "[::1]:7"
     with pytest.raises(InvalidValue, match="secretKey"):
         assert Connection("rmqlite://shop@a").transport.clients.producer
 

@@ -49,11 +49,12 @@ def test_the_log_names_the_event_loop(start_broker: StartBroker) -> None:
 def test_a_broker_on_uvloop_delivers_and_takes_tls_and_plain_connections_on_one_port(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real one, which begins a connection's TLS with its own code."""
+    """The real one, which begins a connection's TLS with its own code, and whose transports are of
+    no class of asyncio's, also those to a gRPC worker."""
     path = os.pathsep.join([str(toolchains.uvloop()), os.environ.get("PYTHONPATH", "")])
     monkeypatch.setenv("PYTHONPATH", path)
     keys, port = made(tmp_path / "keys"), str(free_port())
-    settings = keys_of(keys, tlsMode="permissive") | {"metricsPort": port}
+    settings = keys_of(keys, tlsMode="permissive") | {"metricsPort": port, "grpcWorkers": "1"}
     context = ssl.create_default_context(cafile=keys / "ca.pem")
     # Not forked: it would need another template for its environment, as all later ones would.
     with BrokerProcess(tmp_path / "broker", OF_ANY_DISK | settings, is_forked=False) as broker:

@@ -77,13 +77,17 @@ def test_a_client_does_not_believe_every_broker(
                 sees(endpoint_of(broker), credentials)
 
 
-def test_a_broker_may_want_certificates_of_its_clients(tmp_path: Path) -> None:
-    """On gRPC as on RocketMQ's ports."""
-    keys = made(tmp_path / "keys")
-    with started(tmp_path / "broker", keys_of(keys, tlsNeedClientAuth="require")) as broker:
-        assert sees(endpoint_of(broker), trusting(keys, shows=True)) == "broker-a"
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_broker_may_want_certificates_of_its_clients(workers: str, tmp_path: Path) -> None:
+    """On gRPC as on RocketMQ's ports, also on the port for TLS only, and by IPv6."""
+    keys, port = made(tmp_path / "keys", "::1"), str(free_port())
+    settings = keys_of(keys, tlsMode="permissive", tlsNeedClientAuth="require", grpcTlsPort=port)
+    settings |= {"bindAddress": "::1", "grpcWorkers": workers}
+    with started(tmp_path / "broker", settings) as broker:
+        assert sees(broker.endpoint, None) == "broker-a"
+        assert sees(f"tls://[::1]:{port}", trusting(keys, shows=True)) == "broker-a"
         with pytest.raises(Unavailable):
-            sees(endpoint_of(broker), trusting(keys))
+            sees(f"tls://[::1]:{port}", trusting(keys))
 
 
 def test_clients_move_to_tls_one_after_the_other(tmp_path: Path) -> None:

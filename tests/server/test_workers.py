@@ -297,8 +297,9 @@ def test_calls_begin_in_turns_of_their_connections() -> None:
 
 
 def test_workers_take_renewed_keys(under_test: BrokerUnderTest, tmp_path: Path) -> None:
-    """New connections get them as those of the broker's own process do."""
-    first, second = made(tmp_path / "first"), made(tmp_path / "second")
+    """New connections get them as those of the broker's own process do; so do those of a worker
+    that was starting when the keys changed."""
+    first, second, third = [made(tmp_path / name) for name in ("first", "second", "third")]
     keys = {"tls_cert_path": first / "broker.pem", "tls_key_path": first / "broker.key"}
 
     async def is_served(port: GrpcWorkers, authority: bytes) -> bool:
@@ -313,16 +314,27 @@ def test_workers_take_renewed_keys(under_test: BrokerUnderTest, tmp_path: Path) 
                 return False
             return True
 
+    async def replace(port: GrpcWorkers, folder: Path) -> None:
+        for each in folder.iterdir():
+            (first / each.name).write_bytes(each.read_bytes())
+        assert port._keys is not None
+        await port._keys.look()
+
     async def scenario(port: GrpcWorkers, _: Served) -> None:
         old, new = [(each / "ca.pem").read_bytes() for each in (first, second)]
         assert await is_served(port, old)
         assert not await is_served(port, new)
-        for each in second.iterdir():
-            (first / each.name).write_bytes(each.read_bytes())
-        assert port._keys is not None
-        await port._keys.look()
+        await replace(port, second)
         while not await is_served(port, new):
             await asyncio.sleep(0.1)
         assert not await is_served(port, old)
+        before = first_of(port)
+        gone(port)
+        await turns_until(lambda: first_of(port) is not before and first_of(port).keys)
+        kill(first_of(port).pid, signal.SIGSTOP)
+        await replace(port, third)
+        kill(first_of(port).pid, signal.SIGCONT)
+        while not await is_served(port, (third / "ca.pem").read_bytes()):
+            await asyncio.sleep(0.1)
 
     with_port(under_test, scenario, grpc_workers=1, tls_mode="enforcing", **keys)

@@ -67,8 +67,7 @@ def taking(
 
 def bound_socket(address: str, port: int) -> socket.socket:
     """A socket that has taken a port, where nobody is answered yet.  Raises OSError."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((address, port))

@@ -38,6 +38,7 @@ from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.opening.file_sizes import has_log
 from rmqlite.kernel.words.clock import SystemClock
 from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable, Unavailable
+from rmqlite.kernel.words.message import host_text
 
 SWITCH_S: Final = 0.000_5
 GC_THRESHOLDS: Final = (5_000, 5, 400)
@@ -280,7 +281,7 @@ class _Server:
 
 def _endpoints(config: BrokerConfig) -> Endpoints:
     ports = (config.grpc_port, config.listen_port, config.name_server_port)
-    return Endpoints(*[f"{config.bind_address}:{port}" for port in ports])
+    return Endpoints(*[host_text(config.bind_address, port) for port in ports])
 
 
 def _give_memory_back() -> None:

@@ -57,7 +57,7 @@ class InvalidValue(Refused):
     response_code = 13
 
     def __init__(self, field: str, value: object, rule: str, sentence: str = "") -> None:
-        wanted, *explained = re.split("(?=: |; )", rule, maxsplit=1)
+        wanted, *explained = re.split("(?<!:)(?=: |; )", rule, maxsplit=1)
         default = f"{field} must be {wanted}, not {shortened(value)!r}{''.join(explained)}"
         super().__init__(sentence or default, field=field, value=value, rule=rule)
 

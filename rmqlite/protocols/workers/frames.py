@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from struct import Struct
 from struct import error as struct_error
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, cast
 
 Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
 HEAD_BYTES_MAX: Final = 1 << 20
@@ -167,8 +167,8 @@ class Frames(asyncio.Protocol):
         return self._transport.get_write_buffer_size() if self._transport else 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not an assert: uvloop's is of no class of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         try:

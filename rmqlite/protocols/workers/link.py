@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import Final
 
+from rmqlite.protocols.shared.tls import Pem
 from rmqlite.protocols.workers.frames import Began, FrameInvalid, Frames, Kind, read_call
 from rmqlite.protocols.workers.relayed import Beginning, RelayedCall
 
@@ -38,6 +39,8 @@ class WorkerLink(Frames):
         self._process: subprocess.Popen[bytes] | None = None
         self.ready = asyncio.Event()
         self.lost = asyncio.Event()
+        self.keys: Pem | None = None
+        """The last TLS keys that it was sent."""
         self.unanswered = 0
         """How many pings in a row it has not answered."""
 

@@ -136,8 +136,7 @@ class GrpcWorkers:
         self._started_at_s.append(asyncio.get_running_loop().time())
         with suppress(OSError, TimeoutError):
             await link.start_process()
-            if self._keys is not None:
-                link.send_frame(Kind.KEYS, 0, json.dumps(texts_of(self._keys)).encode())
+            self._send_keys(link)
             link.send_frame(Kind.START, 0, json.dumps(self._what()).encode())
             ready = asyncio.ensure_future(link.ready.wait())
             lost = asyncio.ensure_future(link.lost.wait())
@@ -196,16 +195,19 @@ class GrpcWorkers:
     async def _watch(self, link: WorkerLink) -> None:
         """Return when a worker has ended, or answers nothing."""
         lost = asyncio.ensure_future(link.lost.wait())
-        keys = self._keys.pem if self._keys else None
         try:
             while not lost.done() and link.unanswered < PINGS_MAX:
                 link.ping()
-                if self._keys is not None and self._keys.pem is not keys:
-                    keys = self._keys.pem
-                    link.send_frame(Kind.KEYS, 0, json.dumps(texts_of(self._keys)).encode())
+                self._send_keys(link)
                 await asyncio.wait([lost], timeout=PING_S)
         finally:
             lost.cancel()
+
+    def _send_keys(self, link: WorkerLink) -> None:
+        """Those in force, unless the worker has them: they may change while it starts."""
+        if self._keys is not None and link.keys is not self._keys.pem:
+            link.keys = self._keys.pem
+            link.send_frame(Kind.KEYS, 0, json.dumps(texts_of(self._keys)).encode())
 
     async def _pause(self) -> None:
         """Before a worker is started, if many were."""

@@ -30,14 +30,22 @@ REFUSED = f"{UNAUTHORIZED}|{FORBIDDEN}|[Uu]nauthor|[Ff]orbidden|fetch topic"
 """The client for Python hides why it has no route."""
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """The endpoint of a broker with accounts that speaks TLS only, and its CA."""
+@pytest.fixture(scope="module", params=["1", pytest.param("0", marks=pytest.mark.long)])
+def guarded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Path]]:
+    """The endpoint of a broker with accounts that speaks TLS only, and its CA.
+
+    The parameters are how many gRPC workers it has.
+    """
     folder = tmp_path_factory.mktemp("guarded-v2")
     keys, accounts = made(folder / "keys"), folder / "plain_acl.yml"
     accounts.write_text(ACCOUNTS)
     accounts.chmod(0o600)
-    settings = keys_of(keys) | {"aclEnable": "true", "aclFile": str(accounts)}
+    settings = keys_of(keys, grpcWorkers=request.param) | {
+        "aclEnable": "true",
+        "aclFile": str(accounts),
+    }
     with live_broker(folder / "broker", **settings) as broker:
         credentials = Credentials(ADMIN, SECRET, ca=(keys / "ca.pem").read_text())
         with AdminClient(

@@ -183,7 +183,8 @@ def test_junk_frames_concern_nobody_else(shared: Pair) -> None:
 
 
 def test_only_an_account_with_the_right_may_follow_by_tls(tmp_path: Path) -> None:
-    """Who follows reads every message, and is waited for; a former master follows by TLS, too."""
+    """Who follows reads every message, and is waited for; a former master follows by TLS, too,
+    and all this through gRPC workers."""
     accounts, keys = tmp_path / "accounts.yml", made(tmp_path / "keys")
     accounts.write_text(
         "accounts:\n"
@@ -192,7 +193,7 @@ def test_only_an_account_with_the_right_may_follow_by_tls(tmp_path: Path) -> Non
     )
     accounts.chmod(0o600)
     about: dict[str, Any] = {"aclEnable": "true", "aclFile": str(accounts)}
-    about["masterAccount"] = "the-standby"
+    about |= {"masterAccount": "the-standby", "grpcWorkers": "1"}
     ca = (keys / "ca.pem").read_text()
     admins = Credentials("the-standby", "secret-of-it", ca=ca)
     about |= keys_of(keys)
@@ -212,7 +213,16 @@ def test_only_an_account_with_the_right_may_follow_by_tls(tmp_path: Path) -> Non
                 assert admin.switch() == master.endpoint
                 producer.send(Message(TOPIC, b"with two copies"))
                 wait_for_copy(master, admins)
-        assert replication(pair.second, admins).peer == f"tls://{pair.first.endpoint}"
+
+        def follows_by_tls() -> bool:
+            try:
+                found = replication(pair.second, admins)
+            except Unavailable:
+                # It copies before its workers have started.
+                return False
+            return found.peer == f"tls://{pair.first.endpoint}"
+
+        eventually(follows_by_tls, "the former master follows by TLS")
 
 
 def has_two_copies(master: BrokerProcess) -> bool:
