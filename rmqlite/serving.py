@@ -54,10 +54,12 @@ def serve(
         while code == EXIT_AGAIN:
             role = in_role(config)
             check_authority(role)
-            if starts_as_standby(role):
+            assembly = assembled(role, clock)
+            if starts_as_standby(role, assembly.access):
                 role = in_role(config)
+                assembly = assembled(role, clock)
             cut_tail(role)
-            code = serve_assembly(assembled(role, clock), on_ready, reload)
+            code = serve_assembly(assembly, on_ready, reload)
     return code
 
 

@@ -356,7 +356,7 @@ GENERIC: Final = {
     **{
         "of": 19,
         "check": 21,
-        "close": 50,
+        "close": 51,
         "run": 27,
         "add": 20,
         "read": 33,

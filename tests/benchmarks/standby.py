@@ -103,6 +103,7 @@ def enter(folder: Path, scale: float) -> None:
         config = BrokerConfig(store_path=place / "copy", mapped_file_size_commit_log=FILE_BYTES)
         (place / "copy").mkdir()
         store, took, count = CopiedStore(config, SystemFiles(), SystemClock()), list[float](), 0
+        store.agree()
         for path in sorted((broker.store / "commitlog").iterdir()):
             data = path.read_bytes()
             for at in range(0, len(data), PIECE_BYTES):

@@ -28,6 +28,8 @@ _SIZE_AND_PLACE: Final = record.layout_of_fields("size", "magic", "physical_offs
 class RocketMQCopy(CopiedStore):
     """The same folder as a master's of ours."""
 
+    is_agreed = True
+
     def __init__(
         self, config: BrokerConfig, files: Files, clock: Clock, *, is_marked: bool = True
     ) -> None:

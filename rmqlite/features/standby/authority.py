@@ -6,10 +6,15 @@ over there, too.  A standby asks before it is the master.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.broker import ReplicationStatus
+from rmqlite.kernel.service.access import Access
+from rmqlite.kernel.words.errors import RmqliteError
+from rmqlite.protocols.native.replication import FollowerFrame, followed, read_master
 
 
 class Authority(Protocol):
@@ -66,3 +71,26 @@ class ByHand:
 
     def add_to(self, status: ReplicationStatus) -> ReplicationStatus:
         return status
+
+
+async def other_leads(
+    config: BrokerConfig,
+    access: Access,
+    log_file_bytes: int,
+    *,
+    has_led: bool,
+    seconds: float,
+) -> bool:
+    """Is the broker at masterAddress a master that should be followed?
+
+    has_led: this one was the master before, so it has the log.
+    """
+    hello = FollowerFrame(log_file_bytes=log_file_bytes)
+    try:
+        async with asyncio.timeout(seconds), followed(config, access) as (read, write):
+            await write(hello.to_bytes())
+            first = read_master(await read() or b"")
+    except (RmqliteError, TimeoutError):
+        return False
+    # With a new disk there is nothing to lose here.
+    return first.is_alone or (first.term > 1 and not has_led)

@@ -4,6 +4,9 @@ The other log comes as bytes.  Whole records of it are written as they are, and 
 walk: queues, key index, tables, progress of the schedule.  So an opening finds what an opening of
 the master's would.  Nothing else is ever appended here.
 
+Until the master has agreed that this log is the beginning of its own, nothing is saved: the end may
+have to be cut off, and what was saved before it is then all that need not be made again.
+
 The log gets a piece at once; entering it goes in steps, because thousands of its records may each
 make a queue, or search for the one that they complete.  A persist comes behind all steps.
 """
@@ -19,8 +22,10 @@ from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records import record
 from rmqlite.kernel.records.record import BLANK_BYTES
 from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.store.commit_log import SyncJob
 from rmqlite.kernel.store.deleted_topics import DELETED_TABLE, load_deleted
 from rmqlite.kernel.store.disk.files import Files
+from rmqlite.kernel.store.key_index import IndexJob
 from rmqlite.kernel.store.log.checksums import MARK_BYTES, Point, decode_mark, mark_position
 from rmqlite.kernel.store.log.log_walk import LogWalk
 from rmqlite.kernel.store.message_store import MessageStore, PersistJob
@@ -45,6 +50,8 @@ class CopiedStore(MessageStore):
     """The same folder as a master's; used by one thread."""
 
     is_copy = True
+    is_agreed = False
+    """Has the master said that this log is the beginning of its own?"""
 
     def __init__(
         self, config: BrokerConfig, files: Files, clock: Clock, *, is_marked: bool = True
@@ -54,7 +61,14 @@ class CopiedStore(MessageStore):
         self._steps: Iterator[None] = iter(())
         """What is to be done until all of the log is entered."""
         super().__init__(config, files, clock, is_marked=is_marked)
+        if not self.is_agreed:
+            self.copied_end = min(self._log.persisted_end, self._log.end)
         self.begin_again()
+
+    def agree(self) -> None:
+        """The master has said so."""
+        self.is_agreed = True
+        self.copied_end = MessageStore.copied_end
 
     def begin_again(self) -> None:
         """Forget the beginning of a record that has not come whole."""
@@ -118,11 +132,25 @@ class CopiedStore(MessageStore):
         return False
 
     def begin_persist(self, more: Mapping[str, Snapshot]) -> PersistJob:
-        """As any store's.  Raises FlushFailed."""
+        """As any store's; a job that does nothing until is_agreed.  Raises FlushFailed."""
         while self.enter():
             pass
+        if not self.is_agreed:
+            sync = SyncJob(self._files, (), self._log.point, self._failure)
+            return PersistJob(sync, frozenset(), IndexJob(self._files, ()), (), (), self._persisted)
         self._forget_queues()
         return super().begin_persist(more)
+
+    def persisted(self, job: PersistJob) -> None:
+        if job.tables:
+            super().persisted(job)
+
+    def close(self, more: Mapping[str, Snapshot]) -> None:
+        """As any store; what was not agreed is left as a kill leaves it."""
+        if self.is_agreed:
+            super().close(more)
+        else:
+            self.release()
 
     def log_tables(self) -> None:
         """The master's log has everything, or will have."""

@@ -240,6 +240,7 @@ class Following:
             await save_role_aside(self._config, replace(role, cut_at=first.offset))
             self._service.serve_again()
             return False
+        store.agree()
         if first.log_id != role.log_id:
             await save_role_aside(self._config, replace(role, log_id=first.log_id))
         if store.end == store.min_offset and first.offset:

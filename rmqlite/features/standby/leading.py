@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from rmqlite.features.standby.authority import Authority, ByHand
+from rmqlite.features.standby.authority import Authority, ByHand, other_leads
 from rmqlite.features.standby.copied_store import next_piece
 from rmqlite.features.standby.role import (
     OPEN,
@@ -33,16 +33,14 @@ from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.clock import Clock, elapsed_s
-from rmqlite.kernel.words.errors import FlushFailed, NotMaster, Refused, RmqliteError, Unavailable
+from rmqlite.kernel.words.errors import FlushFailed, NotMaster, Refused, Unavailable
 from rmqlite.protocols.native.replication import (
     FollowerFrame,
     MasterFrame,
     Read,
     Write,
-    followed,
     pack_offsets,
     read_follower,
-    read_master,
 )
 
 PIECE_BYTES: Final = 256 << 10
@@ -222,18 +220,10 @@ class Leading:
 
     async def _ask_the_other(self) -> None:
         """Follow the other broker, if it was promoted: here nothing is acknowledged without it."""
-        hello = FollowerFrame(log_file_bytes=self._store.log_file_bytes)
-        try:
-            async with (
-                asyncio.timeout(AWAY_S),
-                followed(self._config, self._access) as (read, write),
-            ):
-                await write(hello.to_bytes())
-                first = read_master(await read() or b"")
-        except (RmqliteError, TimeoutError):
-            return
-        # With a new disk there is nothing to lose here; one that has led before has the log.
-        if first.is_alone or (first.term > 1 and not terms_of(self._store)):
+        has_led, file_bytes = bool(terms_of(self._store)), self._store.log_file_bytes
+        if await other_leads(
+            self._config, self._access, file_bytes, has_led=has_led, seconds=AWAY_S
+        ):
             await self.follow_the_other(self._config.master_address)
 
     async def follow_the_other(self, address: str) -> None:

@@ -178,8 +178,11 @@ def _forget_what_knows_it(files: Files, root: Path, begin: int) -> None:
     folder = root / "config"
     names = [each for each in files.names(folder) if not each.startswith(KEPT)]
     present = {each.removesuffix(BACKUP) for each in names} - {DELAY_OFFSET_TABLE}
-    is_old = PROGRESS_TABLE in present
-    is_old = is_old and all(_true_up_to(files, folder / each) <= begin for each in present)
+    present.add(PROGRESS_TABLE)
+    late = [each for each in sorted(present) if _true_up_to(files, folder / each) > begin]
+    is_old = not late
+    if late:
+        log.warning("all is made of the log again, which takes long tables=%s", ",".join(late))
     # RocketMQ's file has no room for such a number, and who has storeProgress.json needs it not.
     for name in names:
         if not is_old or name.startswith(DELAY_OFFSET_TABLE):

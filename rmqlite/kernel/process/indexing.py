@@ -140,6 +140,9 @@ class Indexing:
         sync = store.begin_sync()
         sync.run()
         store.synced(sync)
+        if store.durable_end < store.end:
+            # It might be cut off.
+            return
         try:
             if self._write is not None:
                 # Nobody noted whether it ended: it may run twice.

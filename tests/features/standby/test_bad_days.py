@@ -82,6 +82,7 @@ def test_a_master_that_comes_back_lays_aside_what_only_it_has(pair: Pair) -> Non
     # Its broker.conf says that it is the master.
     first = pair.first
     first.start()
+    assert "another broker is the master" in (first.folder / "broker.log").read_text("utf-8")
     eventually(lambda: has_two_copies(pair.second), "there are two copies again")
     first.kill()
     pair.second.kill()

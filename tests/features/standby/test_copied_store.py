@@ -22,6 +22,7 @@ from rmqlite.store_tools.check import check
 from tests.support.brokers import LONG_BODIES, BrokerUnderTest, small_config
 from tests.support.clock import START_MS, FakeClock, FakeMachine
 from tests.support.files import QuickFiles
+from tests.support.stores import contents
 
 TOPIC = "orders"
 HOUR_MS = 3_600_000
@@ -45,6 +46,7 @@ def busy_master(folder: Path) -> BrokerUnderTest:
 @contextmanager
 def copy_of(folder: Path, clock: FakeClock | None = None) -> Iterator[CopiedStore]:
     store = CopiedStore(small_config(folder, **LONG_BODIES), QuickFiles(), clock or FakeClock())
+    store.agree()
     try:
         yield store
     finally:
@@ -159,6 +161,33 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
             pass
         assert store.end == master.store.end
     master.close()
+
+
+def test_nothing_is_saved_before_the_master_has_agreed(tmp_path: Path) -> None:
+    """Its end may be cut off; and a close leaves what a kill leaves, which any start recovers."""
+    master = busy_master(tmp_path / "copy")
+    master.persist()
+    master.send(Message(TOPIC, b"perhaps only here"))
+    master.crash()
+    before = contents(tmp_path / "copy" / "config")
+    config = small_config(tmp_path / "copy", **LONG_BODIES)
+    store = CopiedStore(config, QuickFiles(), FakeClock())
+    assert (store.durable_end < store.end, store.recovered) == (True, 1)
+    store.persist({"redriveJobs.json": dict})
+    job = store.begin_persist({})
+    store.agree()
+    job.run()
+    store.persisted(job)
+    assert store.durable_end == store.end
+    assert contents(tmp_path / "copy" / "config") == before
+    store.is_agreed = False
+    store.close({})
+    assert contents(tmp_path / "copy" / "config") == before
+    with copy_of(tmp_path / "copy") as again:
+        assert again.recovered == 1
+        again.persist({})
+    assert contents(tmp_path / "copy" / "config") != before
+    assert not list(check(tmp_path / "copy"))
 
 
 @pytest.mark.parametrize("room", range(41, 58))
