@@ -95,8 +95,7 @@ class Commands(Mapping[str, Any]):
 
 def _built(name: str, found: Any) -> Any:
     """What typer makes of a function or a group of commands."""
-    parent = typer.Typer(add_completion=False)
-    parent.callback()(lambda: None)
+    parent = typer.Typer()
     if isinstance(found, typer.Typer):
         parent.add_typer(found, name=name)
     else:

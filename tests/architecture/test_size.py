@@ -53,7 +53,7 @@ SIZES: Final = {
     "features.standby": Size(1_764, 12),
     "features.transactions": Size(759, 7),
     "features.unique_ids": Size(268, 3),
-    "cli": Size(12_101, 59),
+    "cli": Size(12_100, 59),
     # celery: addresses of IPv6.
     "celery": Size(769, 6),
     "client": Size(6_489, 28),

@@ -180,20 +180,20 @@ def _forget_what_knows_it(files: Files, root: Path, begin: int) -> None:
     present = {each.removesuffix(BACKUP) for each in names} - {DELAY_OFFSET_TABLE}
     present.add(PROGRESS_TABLE)
     late = [each for each in sorted(present) if _true_up_to(files, folder / each) > begin]
-    is_old = not late
     if late:
         log.warning("all is made of the log again, which takes long tables=%s", ",".join(late))
     # RocketMQ's file has no room for such a number, and who has storeProgress.json needs it not.
     for name in names:
-        if not is_old or name.startswith(DELAY_OFFSET_TABLE):
+        if late or name.startswith(DELAY_OFFSET_TABLE):
             files.remove(folder / name)
+    # Their table is made of their queue, which will be the same up to there.
     timers = TimerIndex(files, root / "timers")
     try:
         mark = timers.open()
-        is_old = is_old and (mark is None or mark.log_end <= begin)
+        knows_it = mark is not None and mark.log_end > begin
     except IndexDamaged:
-        is_old = False
-    if not is_old:
+        knows_it = True
+    if knows_it:
         timers.remove()
     timers.close()
     for each in (folder, root / "timers"):
